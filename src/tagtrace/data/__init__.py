@@ -1,0 +1,44 @@
+"""Data files: read, check, change and write back labelled sentences."""
+
+from tagtrace.data.check import Summary, summarise
+from tagtrace.data.corpus import Corpus, read_corpus
+from tagtrace.data.detection import detect_scheme
+from tagtrace.data.labels import LabelSet
+from tagtrace.data.options import ReadOptions
+from tagtrace.data.predictions import write_predictions
+from tagtrace.data.rewrite import write_corpus
+from tagtrace.data.schemes import (
+    SCHEMES,
+    Scheme,
+    denormalise,
+    named_scheme,
+    normalise,
+    normalised_scheme,
+    segments,
+    violations,
+)
+from tagtrace.data.sentence import Segment, Sentence, join, join_documents
+
+__all__ = [
+    "SCHEMES",
+    "Corpus",
+    "LabelSet",
+    "ReadOptions",
+    "Scheme",
+    "Segment",
+    "Sentence",
+    "Summary",
+    "denormalise",
+    "detect_scheme",
+    "join",
+    "join_documents",
+    "named_scheme",
+    "normalise",
+    "normalised_scheme",
+    "read_corpus",
+    "segments",
+    "summarise",
+    "violations",
+    "write_corpus",
+    "write_predictions",
+]

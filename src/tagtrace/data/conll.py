@@ -1,0 +1,171 @@
+"""Reading CoNLL files: one token per line, columns, a blank line between sentences.
+
+- Fields are separated by tabs if the line has any, else by runs of spaces. Only these two and the line end
+  count as space, so tokens may hold no-break spaces and the like.
+- ``-DOCSTART-`` starts a document; documents are named ``stem-0``, ``stem-1``... in the order of these lines.
+  Sentences that follow none have the document ``''``.
+- Sentences are named ``document:0``, ``document:1``..., or ``stem:0``... where they have no document.
+- A line that starts with ``#`` is a comment where the tokens are numbered, or where it does not have the
+  columns of a token. Comments do not end a sentence. So are, in numbered files, CoNLL-U's multiword ranges
+  (``3-4``) and empty nodes (``3.1``), which the reader lists as skipped.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import NoReturn
+
+from tagtrace._checks import DataError, at
+from tagtrace.data.layout import LINE_END, Kind, Layout, find_layout, split_fields
+from tagtrace.data.options import ReadOptions
+from tagtrace.data.source import Row, shown, stem
+
+_NUM_PROBED = 1000
+"""How many lines that may be tokens decide on the layout."""
+
+
+class ConllReader:
+    """Iterate to get the rows of a CoNLL file; what was found on the way stands in the attributes."""
+
+    def __init__(self, lines: Iterable[tuple[int, str]], options: ReadOptions, path: Path) -> None:
+        probed, rest = probe(lines)
+        self.options = options
+        self.skipped: list[tuple[int, str]] = []
+        self.num_comments = 0
+        self.layout = find_layout(probed, options, path)
+        self._path = path
+        self._lines = chain(probed, rest)
+        self._names = _Names(stem(path))
+        self._pos_values: set[str] = set()
+
+    @property
+    def has_pos(self) -> bool:
+        """Whether the part-of-speech column is one: asked for, or neither filler nor segment labels."""
+        looks_like_it = len(self._pos_values) > 1 and not any(
+            value.startswith(("B-", "I-")) for value in self._pos_values
+        )
+        return self.options.pos_column is not None or looks_like_it
+
+    def resolved_options(self) -> ReadOptions:
+        """The options with what was found out filled in."""
+        if self.layout is None:
+            return self.options
+        pos = self.layout.pos if self.has_pos else None
+        columns = {"token_column": self.layout.token, "label_column": self.layout.label, "pos_column": pos}
+        return replace(self.options, **columns)
+
+    def __iter__(self) -> Iterator[Row]:
+        if self.layout is None:
+            return
+        layout, block = self.layout, _Block(self.layout)
+        for number, line in self._lines:
+            text = line.rstrip(LINE_END)
+            fields = split_fields(text)
+            kind = layout.kind(text, fields)
+            if kind is Kind.TOKEN:
+                if not layout.is_sound(text, fields):
+                    self._complain(number, text, fields, layout)
+                block.append(number, fields)
+            elif kind is Kind.COMMENT:
+                self.num_comments += 1
+            elif kind is Kind.RANGE:
+                self.skipped.append((number, f"{kind.value} {fields[0]}"))
+            elif block.lines:
+                yield self._finish(block)
+                block = _Block(layout)
+            if kind is Kind.DOCUMENT:
+                self._names.start_document()
+        if block.lines:
+            yield self._finish(block)
+
+    def _finish(self, block: _Block) -> Row:
+        row = block.row()
+        row.document, row.id = self._names.next_sentence()
+        self._pos_values.update(row.pos or ())
+        return row
+
+    def _complain(self, number: int, text: str, fields: list[str], layout: Layout) -> NoReturn:
+        """Say why a line that is none of the other kinds is no token either."""
+        where = at(self._path, number)
+        if len(fields) != layout.num_columns:
+            raise DataError(
+                f"{where}: found {len(fields)} columns in {shown(text)}, expected {layout.num_columns} as in "
+                "the first token line; separate fields by one tab each, and sentences by a blank line"
+            )
+        if "\r" in text:
+            raise DataError(f"{where}: found a carriage return inside {shown(text)}; end every line with a newline")
+        if layout.numbered and not fields[0].isdecimal():
+            raise DataError(
+                f"{where}: found {shown(fields[0])} in the first column, expected the number of a token; "
+                "number every token, or set token_column to 0 if the numbers are tokens"
+            )
+        empty = "label" if fields[layout.token] else "token"
+        raise DataError(f"{where}: found an empty {empty} in {shown(text)}; fill it or remove the line")
+
+
+def probe(
+    lines: Iterable[tuple[int, str]],
+) -> tuple[list[tuple[int, str]], Iterator[tuple[int, str]]]:
+    """The first lines of a file, enough to show its layout, and the rest."""
+    rest = iter(lines)
+    probed: list[tuple[int, str]] = []
+    num_left = _NUM_PROBED
+    while num_left > 0 and (line := next(rest, None)) is not None:
+        probed.append(line)
+        num_left -= bool(line[1].rstrip(LINE_END)) and line[1][0] != "#"
+    return probed, rest
+
+
+class _Block:
+    """The token lines of a sentence as they come."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._fields: list[list[str]] = []
+        self.lines: list[int] = []
+
+    def append(self, number: int, fields: list[str]) -> None:
+        self.lines.append(number)
+        self._fields.append(fields)
+
+    def row(self) -> Row:
+        return Row(
+            tokens=self._column(self._layout.token) or (),
+            labels=self._column(self._layout.label) or (),
+            pos=self._column(self._layout.pos),
+            lines=_compact(self.lines),
+        )
+
+    def _column(self, column: int | None) -> tuple[str, ...] | None:
+        return None if column is None else tuple([sys.intern(fields[column]) for fields in self._fields])
+
+
+def _compact(lines: list[int]) -> Sequence[int]:
+    """Line numbers as a range where none is missing: a hundred million tokens have as many."""
+    first, last = lines[0], lines[-1]
+    return range(first, last + 1) if last - first + 1 == len(lines) else tuple(lines)
+
+
+class _Names:
+    """Counts documents and sentences to name them."""
+
+    def __init__(self, file_stem: str) -> None:
+        self._stem = file_stem
+        self._num_documents = 0
+        self._num_sentences = 0
+        self._document = ""
+
+    def start_document(self) -> None:
+        self._document = f"{self._stem}-{self._num_documents}"
+        self._num_documents += 1
+        self._num_sentences = 0
+
+    def next_sentence(self) -> tuple[str, str]:
+        """The document and the id of the next sentence."""
+        index = self._num_sentences
+        self._num_sentences += 1
+        return self._document, f"{self._document or self._stem}:{index}"

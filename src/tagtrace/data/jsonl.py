@@ -1,0 +1,215 @@
+"""Reading JSONL files: one sentence per line, an object with a list of tokens and a list of labels.
+
+- Labels are strings, or numbers whose names the options give.
+- A row's name is its ``id``; rows without one are ``stem:0``, ``stem:1``..., and a repeated id gets ``#2``.
+- A row's document is its ``document`` or ``doc_id``. Where no row has these, ids that end in ``_number`` name
+  documents: if there are several beginnings, and the rows of each stand together with rising numbers, then
+  the beginning is the document. Otherwise every row with an id is a document of its own.
+- A row without tokens is no sentence: it is listed as skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tagtrace._checks import DataError, at
+from tagtrace.data.options import ReadOptions
+from tagtrace.data.source import Row, shown, stem
+
+LABEL_KEYS = ("ner_tags", "labels", "tags", "pos_tags", "upos", "xpos", "ner", "pos", "chunk_tags", "label")
+"""Where labels are looked for, in this order."""
+
+_DOCUMENT_KEYS = ("document", "doc_id")
+_NUMBERED_ID = re.compile(r"(.+)_([0-9]{1,18})", re.DOTALL)
+
+
+class JsonlReader:
+    """Iterate to get the rows of a JSONL file; what was found on the way stands in the attributes."""
+
+    num_comments = 0
+    has_pos = False
+
+    def __init__(self, lines: Iterable[tuple[int, str]], options: ReadOptions, path: Path) -> None:
+        self.options = options
+        self.skipped: list[tuple[int, str]] = []
+        self._lines = lines
+        self._path = path
+        self._labels_key = options.labels_key if options.labelled else None
+
+    def resolved_options(self) -> ReadOptions:
+        """The options with what was found out filled in."""
+        return replace(self.options, labels_key=self._labels_key or self.options.labels_key)
+
+    def __iter__(self) -> Iterator[Row]:
+        for number, text in self._lines:
+            if not text.strip(" \t\r\n"):
+                continue
+            where = at(self._path, number)
+            record = _parse(text, where)
+            tokens = _tokens(record, self.options.tokens_key, where)
+            labels = self._labels(record, where)
+            if labels is not None and len(labels) != len(tokens):
+                raise DataError(
+                    f"{where}: found {len(tokens)} tokens and {len(labels)} labels; give each token one label"
+                )
+            if not tokens:
+                self.skipped.append((number, "a row without tokens"))
+                continue
+            row = Row(tokens, labels or (), (number,) * len(tokens))
+            row.id = _name(record, ("id",), where)
+            row.document = _name(record, _DOCUMENT_KEYS, where)
+            if "\\" in text:
+                _check_encodable(row, where)
+            yield row
+
+    def _labels(self, record: dict[str, Any], where: str) -> tuple[str, ...] | None:
+        if not self.options.labelled:
+            return None
+        if self._labels_key is None:
+            self._labels_key = _find_labels_key(record, where)
+        values = _list(record, self._labels_key, where)
+        if set(map(type, values)) <= {str} and "" not in values:
+            return tuple(map(sys.intern, values))
+        return tuple([_label(value, self.options.labels, where) for value in values])
+
+
+def _parse(text: str, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "a value too deep or too long"
+        raise DataError(
+            f"{where}: found no JSON in {shown(text)} ({reason}); write one object per line, or set the format"
+        ) from None
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: found {shown(text.strip())}, expected an object with tokens and labels")
+    return record
+
+
+def _shown_value(value: Any) -> str:
+    return type(value).__name__ if isinstance(value, list | dict) else shown(json.dumps(value))
+
+
+def _list(record: dict[str, Any], key: str, where: str) -> list[Any]:
+    if key not in record:
+        keys = shown(", ".join(map(str, record)), limit=80)
+        raise DataError(
+            f"{where}: found no key {key!r}, only {keys}; add it, or name another with tokens_key or labels_key"
+        )
+    if not isinstance(record[key], list):
+        found = _shown_value(record[key])
+        raise DataError(f"{where}: found {found} under {key!r}, expected a list; split it into one")
+    return record[key]
+
+
+def _tokens(record: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
+    values = _list(record, key, where)
+    for value in values if set(map(type, values)) - {str} else ():
+        if not isinstance(value, str):
+            raise DataError(f"{where}: found the token {_shown_value(value)}, expected a string; quote it")
+    return tuple(map(sys.intern, values))
+
+
+def _find_labels_key(record: dict[str, Any], where: str) -> str:
+    for key in LABEL_KEYS:
+        if key in record:
+            return key
+    keys = shown(", ".join(map(str, record)), limit=80)
+    raise DataError(
+        f"{where}: found no labels among the keys {keys}; name theirs with labels_key, or read it unlabelled"
+    )
+
+
+def _label(value: Any, names: Sequence[str] | None, where: str) -> str:
+    """One label of a list that does not hold strings alone."""
+    if isinstance(value, str) and value:
+        return sys.intern(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        found = _shown_value(value)
+        raise DataError(f"{where}: found the label {found}, expected a string or a whole number; rename it")
+    if names is None:
+        raise DataError(f"{where}: found the label {value}, a number; name all of them in the option labels")
+    if not 0 <= value < len(names):
+        last = len(names) - 1
+        raise DataError(f"{where}: found the label {value}, expected 0 to {last}; name all of them in labels")
+    return names[value]
+
+
+def _name(record: dict[str, Any], keys: Sequence[str], where: str) -> str:
+    """The first of these keys that the row has, as a string."""
+    for key in keys:
+        value = record.get(key)
+        if isinstance(value, bool) or not isinstance(value, str | int | float | None):
+            found = _shown_value(value)
+            raise DataError(f"{where}: found {found} under {key!r}, expected a string or a number; change it")
+        if value is not None and value != "":
+            return sys.intern(str(value))
+    return ""
+
+
+def _check_encodable(row: Row, where: str) -> None:
+    """JSON can escape half a character, which no file can hold."""
+    for text in (*row.tokens, *row.labels, row.id, row.document):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise DataError(f"{where}: found half a character in {shown(text)}; mend the escape") from None
+
+
+def name_rows(rows: Sequence[Row], path: Path) -> None:
+    """Settle the id and the document of every row, once all are known."""
+    if not any(row.document for row in rows):
+        ids = [row.id for row in rows]
+        for row, document in zip(rows, documents_of(ids) or ids, strict=True):
+            row.document = document
+    taken = {row.id for row in rows}
+    met: set[str] = set()
+    next_number: Counter[str] = Counter()
+    for index, row in enumerate(rows):
+        if not row.id or row.id in met:
+            row.id = _unused(row.id or f"{stem(path)}:{index}", taken, next_number)
+            taken.add(row.id)
+        met.add(row.id)
+
+
+def _unused(name: str, taken: set[str], next_number: Counter[str]) -> str:
+    """The name, or the first of ``name#2``, ``name#3``... that no row has."""
+    candidate = name
+    while candidate in taken:
+        next_number[name] = max(next_number[name] + 1, 2)
+        candidate = f"{name}#{next_number[name]}"
+    return candidate
+
+
+def documents_of(ids: Sequence[str]) -> list[str] | None:
+    """The document each id names, or None where ids do not name documents.
+
+    >>> documents_of(["a_1", "a_2", "b_1"])
+    ['a', 'a', 'b']
+    >>> documents_of(["a_1", "a_2"]) is None
+    True
+    """
+    documents: list[str] = []
+    seen: set[str] = set()
+    last_number = -1
+    for name in ids:
+        match = _NUMBERED_ID.fullmatch(name)
+        if match is None:
+            return None
+        document, number = sys.intern(match[1]), int(match[2])
+        if documents and document == documents[-1]:
+            if number <= last_number:
+                return None
+        elif document in seen:
+            return None
+        seen.add(document)
+        documents.append(document)
+        last_number = number
+    return documents if len(seen) > 1 else None

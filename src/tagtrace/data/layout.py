@@ -1,0 +1,184 @@
+"""The columns of a CoNLL file, and what each of its lines is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from tagtrace._checks import DataError, at
+from tagtrace.data.options import ReadOptions
+from tagtrace.data.source import shown
+
+DOCUMENT_START = "-DOCSTART-"
+LINE_END = " \t\r\n"
+
+_INVISIBLE = " \t\ufeff"
+_RANGE_OR_EMPTY_NODE = re.compile(r"[0-9]+[-.][0-9]+")
+_FIELD_BETWEEN_SPACES = re.compile(r"[^ ]+")
+
+
+class Kind(Enum):
+    """What a line of a CoNLL file is."""
+
+    TOKEN = "token"
+    BLANK = "blank"
+    COMMENT = "comment"
+    DOCUMENT = "document start"
+    RANGE = "multiword range or empty node"
+
+
+def split_fields(text: str) -> list[str]:
+    """The fields of a line: between tabs if it has any, else between runs of spaces.
+
+    >>> split_fields("New York\\tB-LOC"), split_fields("Rome   B-LOC")
+    (['New York', 'B-LOC'], ['Rome', 'B-LOC'])
+    """
+    if "\t" not in text:
+        return [field for field in text.split(" ") if field]
+    fields = text.split("\t")
+    return [field.strip(" ") for field in fields] if " " in text else fields
+
+
+def field_spans(text: str) -> list[tuple[int, int]]:
+    """Where each field of ``split_fields`` stands in the line.
+
+    >>> field_spans("Rome  B-LOC")
+    [(0, 4), (6, 11)]
+    """
+    if "\t" not in text:
+        return [match.span() for match in _FIELD_BETWEEN_SPACES.finditer(text)]
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for field in text.split("\t"):
+        left = start + len(field) - len(field.lstrip(" "))
+        spans.append((left, left + len(field.strip(" "))))
+        start += len(field) + 1
+    return spans
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which column holds what. ``numbered``: the first column counts the tokens of a sentence."""
+
+    num_columns: int
+    has_tabs: bool
+    numbered: bool
+    token: int
+    label: int | None
+    pos: int | None
+
+    def kind(self, text: str, fields: Sequence[str]) -> Kind:
+        """What a line is; ``text`` has lost its line end and trailing spaces."""
+        if not text:
+            return Kind.BLANK
+        if text[0] == "#" and self._is_comment(text, fields):
+            return Kind.COMMENT
+        if DOCUMENT_START in text and self._starts_document(fields):
+            return Kind.DOCUMENT
+        if self.numbered and _RANGE_OR_EMPTY_NODE.fullmatch(fields[0]):
+            return Kind.RANGE
+        if text[0] == "\ufeff" and not text.strip(_INVISIBLE):
+            return Kind.BLANK  # a stray byte-order mark
+        return Kind.TOKEN
+
+    def is_sound(self, text: str, fields: Sequence[str]) -> bool:
+        """Whether a token line has all its columns, and something in those that are read."""
+        return (
+            len(fields) == self.num_columns
+            and bool(fields[self.token])
+            and (self.label is None or bool(fields[self.label]))
+            and "\r" not in text
+            and (not self.numbered or fields[0].isdecimal())
+        )
+
+    def _is_comment(self, text: str, fields: Sequence[str]) -> bool:
+        other_columns = len(fields) != self.num_columns or ("\t" in text) != self.has_tabs
+        return self.numbered or other_columns
+
+    def _starts_document(self, fields: Sequence[str]) -> bool:
+        return fields[0] == DOCUMENT_START or fields[self.token : self.token + 1] == [DOCUMENT_START]
+
+
+def find_layout(lines: Iterable[tuple[int, str]], options: ReadOptions, path: Path) -> Layout | None:
+    """The layout that the first lines of a file show; None where none of them can be a token.
+
+    The number of columns is that of the first line which is neither a possible comment nor starts a document.
+    """
+    probed = [(number, text.rstrip(LINE_END)) for number, text in lines]
+    candidates = [line for line in probed if line[1].strip(_INVISIBLE) and not _is_document_line(line[1])]
+    if not candidates:
+        return None
+    number, text = min(candidates, key=lambda line: _likeness_to_a_comment(line[1]))
+    num_columns = len(split_fields(text))
+    numbered = options.token_column != 0 and _counts_tokens([text for _, text in probed], options.labelled)
+    first = 1 if numbered else 0
+    if num_columns < first + 1 + options.labelled:
+        wanted = "a token and a label" if options.labelled else "a token"
+        raise DataError(
+            f"{at(path, number)}: found {num_columns} column in {shown(text)}, expected {wanted}; separate "
+            "them by a tab or spaces, or read the file as unlabelled"
+        )
+    columns = _Columns(num_columns, number, path)
+    token = columns.resolve("token", options.token_column, default=first)
+    label = columns.resolve("label", options.label_column, default=-1) if options.labelled else None
+    pos = None if options.pos_column is None else columns.resolve("pos", options.pos_column, default=0)
+    if pos is None and num_columns - first >= 3 and token + 1 < num_columns and token + 1 != label:
+        pos = token + 1
+    columns.check_distinct(token=token, label=label, pos=pos)
+    return Layout(num_columns, "\t" in text, numbered, token, label, pos)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    num_columns: int
+    line: int
+    path: Path
+
+    def resolve(self, name: str, column: int | None, default: int) -> int:
+        """A column counted from 0."""
+        chosen = default if column is None else column
+        if -self.num_columns <= chosen < self.num_columns:
+            return chosen % self.num_columns
+        raise DataError(
+            f"{at(self.path, self.line)}: found {self.num_columns} columns, expected a {name} in column "
+            f"{column} (the first is 0); choose another {name}_column"
+        )
+
+    def check_distinct(self, **columns: int | None) -> None:
+        """Raise where one column would be read as two things."""
+        names: dict[int, str] = {}
+        for name, column in columns.items():
+            if column is not None and names.setdefault(column, name) != name:
+                raise DataError(
+                    f"{at(self.path, self.line)}: found {self.num_columns} columns, and the {names[column]} and the "
+                    f"{name} both in column {column}; choose another {name}_column (the first is 0)"
+                )
+
+
+def _likeness_to_a_comment(text: str) -> int:
+    """0 for a token; a line that starts with ``#`` looks more like one if it has tabs."""
+    if text[0] != "#":
+        return 0
+    return 1 if "\t" in text else 2
+
+
+def _is_document_line(text: str) -> bool:
+    return DOCUMENT_START in split_fields(text)[:2]
+
+
+def _counts_tokens(texts: Iterable[str], labelled: bool) -> bool:
+    """Whether the first column counts 1, 2, 3 in every sentence, up to 2 at least in one of them."""
+    previous, highest = 0, 0
+    for text in texts:
+        fields = split_fields(text)
+        if not text or _is_document_line(text):
+            previous = 0
+        elif text[0] != "#" and not _RANGE_OR_EMPTY_NODE.fullmatch(fields[0]):
+            if fields[0] != str(previous + 1) or len(fields) < 2 + labelled:
+                return False
+            previous += 1
+            highest = max(highest, previous)
+    return highest >= 2

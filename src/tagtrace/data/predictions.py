@@ -1,0 +1,81 @@
+"""Writing predicted labels beside those of a file, which stays as it was otherwise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from tagtrace._checks import DataError, at
+from tagtrace.data.conll import probe
+from tagtrace.data.corpus import Corpus
+from tagtrace.data.json_spans import set_member
+from tagtrace.data.layout import LINE_END, Kind, Layout, find_layout, split_fields
+from tagtrace.data.relabel import in_scheme, wanted_rows
+from tagtrace.data.rewrite import check_source, stream_edited
+from tagtrace.data.source import Source
+
+_KEY = "predicted"
+
+
+def write_predictions(corpus: Corpus, predicted: Sequence[Sequence[str]], target: str | Path) -> None:
+    """Write the corpus's file to ``target`` with one predicted label per token.
+
+    ``predicted`` has the (normalised) labels of each sentence of the corpus; they are written in the file's
+    own scheme. CoNLL: a further last column. JSONL: the key ``predicted``, a list of strings.
+    """
+    check_source(corpus)
+    if len(predicted) != len(corpus.sentences):
+        raise DataError(
+            f"{at(corpus.path)}: found predictions for {len(predicted)} sentences, expected "
+            f"{len(corpus.sentences)}; predict every sentence of the corpus"
+        )
+    if corpus.format == "jsonl":
+        stream_edited(corpus, target, _predicted_lines(corpus, predicted), _add_key)
+    else:
+        stream_edited(corpus, target, _further_column(corpus, predicted), _add_column)
+
+
+def _predicted_lines(corpus: Corpus, predicted: Sequence[Sequence[str]]) -> Iterator[tuple[int, list[str]]]:
+    """The predicted labels of each line that has tokens."""
+    for row, labels in wanted_rows(corpus, predicted):
+        if labels is None:
+            raise DataError(
+                f"{at(corpus.path, row.lines[0])}: found no predicted labels for this sentence; predict the "
+                "corpus as it was read"
+            )
+        pairs = zip(row.lines, in_scheme(labels, corpus.scheme), strict=True)
+        for line, group in groupby(pairs, key=lambda pair: pair[0]):
+            yield line, [label for _, label in group]
+
+
+def _add_key(_: int, text: str, labels: list[str]) -> str:
+    return set_member(text, _KEY, json.dumps(labels, ensure_ascii=text.isascii()))
+
+
+def _add_column(_: int, text: str, label: str) -> str:
+    end = len(text.rstrip(LINE_END))
+    separator = "\t" if "\t" in text[:end] else " "
+    return text[:end] + separator + label + text[end:]
+
+
+def _further_column(corpus: Corpus, predicted: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
+    """What to append to each line that has all columns; lines that are no token get the filler they have."""
+    labels = _predicted_lines(corpus, predicted)
+    probed, rest = probe(Source(corpus.path).texts())
+    layout = find_layout(probed, corpus.options, corpus.path)
+    assert layout is not None
+    for number, line in (line for part in (probed, rest) for line in part):
+        text = line.rstrip(LINE_END)
+        fields = split_fields(text)
+        kind = layout.kind(text, fields)
+        if kind is Kind.TOKEN:
+            yield number, next(labels)[1][0]
+        elif kind in (Kind.DOCUMENT, Kind.RANGE) and len(fields) == layout.num_columns:
+            yield number, fields[_filler_column(layout)]
+    assert next(labels, None) is None
+
+
+def _filler_column(layout: Layout) -> int:
+    return layout.num_columns - 1 if layout.label is None else layout.label

@@ -1,0 +1,92 @@
+"""The bytes of a data file, line by line, hashed on the way; and the rows that readers make of them."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tagtrace._checks import DataError, at
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(slots=True)
+class Row:
+    """A sentence as its file has it: labels in the file's own scheme, names not yet settled."""
+
+    tokens: tuple[str, ...]
+    labels: tuple[str, ...]
+    lines: Sequence[int]
+    pos: tuple[str, ...] | None = None
+    id: str = ""
+    document: str = ""
+
+
+class Source:
+    """A file to be read once from start to end, compressed or not.
+
+    ``is_gzip`` is known once reading began, ``fingerprint`` (sha256 of the decompressed bytes) when it ended.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.is_gzip = False
+        self._hash = hashlib.sha256()
+
+    @property
+    def fingerprint(self) -> str:
+        return self._hash.hexdigest()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The lines as they are, each with its line end; only ``\\n`` ends a line."""
+        update = self._hash.update
+        try:
+            with self.path.open("rb") as file:
+                for line in self._decompressed(file):
+                    update(line)
+                    yield line
+        except (OSError, EOFError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or f"damaged gzip data ({error})"
+            raise DataError(f"{at(self.path)}: cannot be read: {reason}; check the file") from error
+
+    def _decompressed(self, file: io.BufferedReader) -> IO[bytes]:
+        self.is_gzip = file.peek(2)[:2] == _GZIP_MAGIC
+        if not self.is_gzip:
+            return file
+        return io.BufferedReader(gzip.GzipFile(fileobj=file))  # pyright: ignore[reportArgumentType]
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """Each line's number and text, without the byte-order mark a file may start with."""
+        offset = 0
+        for number, line in enumerate(self, start=1):
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                where = f"{at(self.path, number)}: byte {offset + error.start}"
+                raise DataError(f"{where} is not UTF-8; convert the file to UTF-8") from None
+            offset += len(line)
+            yield number, text.removeprefix("\ufeff") if number == 1 else text
+
+
+def stem(path: str | Path) -> str:
+    """A file's name without folders, ``.gz`` and one more ending.
+
+    >>> stem("data/train.conll.gz")
+    'train'
+    """
+    return Path(Path(path).name.removesuffix(".gz")).stem
+
+
+def shown(text: str, limit: int = 40) -> str:
+    """A piece of a file for a one-line message.
+
+    >>> shown("a\\tb")
+    "'a\\\\tb'"
+    """
+    return repr(text) if len(text) <= limit else repr(text[:limit]) + "..."

@@ -1,0 +1,99 @@
+"""Label sets: order, encoding, forbidden transitions, errors."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tagtrace._checks import DataError
+from tagtrace.data.labels import LabelSet
+from tagtrace.data.schemes import violations
+from tagtrace.data.sentence import Sentence
+
+
+def sentence(*labels: str) -> Sentence:
+    return Sentence(("w",) * len(labels), labels, id="s", path="train.conll", lines=range(7, 7 + len(labels)))
+
+
+def test_iob2_has_both_labels_of_every_type_in_order():
+    labels = LabelSet.from_sentences([sentence("B-PER", "O"), sentence("I-LOC", "B-ORG")], "iob1")
+    assert labels.labels == ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
+    assert labels.scheme == "iob2"
+    assert labels.types == ("LOC", "ORG", "PER")
+
+
+def test_io_and_plain_have_what_occurs():
+    io = LabelSet.from_sentences([sentence("POP", "INT")], "io")
+    plain = LabelSet.from_sentences([sentence("VERB", "NOUN", "O")], "plain")
+    assert (io.labels, io.types) == (("O", "INT", "POP"), ("INT", "POP"))
+    assert plain.labels == plain.types == ("NOUN", "O", "VERB")
+    for labels in (io, plain):
+        assert not labels.forbidden_transitions().any()
+        assert not labels.forbidden_start().any()
+
+
+@given(st.lists(st.sampled_from(["O", "B-A-b", "I-A-b", "B-C", "I-C"])))
+def test_encode_and_decode_are_inverse(words: list[str]):
+    labels = LabelSet.from_sentences([sentence("B-A-b", "B-C")], "iob2")
+    assert labels.decode(labels.encode(words)) == tuple(words)
+    assert labels.encode(words) == [labels.index(word) for word in words]
+    assert labels.decode(np.array(labels.encode(words), dtype=int)) == tuple(words)
+
+
+def test_forbidden_is_what_violates_iob2():
+    labels = LabelSet.from_sentences([sentence("B-A", "B-B")], "iob2")
+    forbidden, start = labels.forbidden_transitions(), labels.forbidden_start()
+    assert forbidden.shape == (5, 5)
+    assert forbidden.dtype == start.dtype == bool
+    for a, b in product(labels.labels, repeat=2):
+        breaks = any(index == 1 for index, _ in violations([a, b], "iob2"))
+        assert forbidden[labels.index(a), labels.index(b)] == breaks
+    for label in labels.labels:
+        assert start[labels.index(label)] == bool(violations([label], "iob2"))
+
+
+def test_saved_and_read_back():
+    labels = LabelSet(("O", "B-PER", "I-PER"), "iob2")
+    assert LabelSet.from_json(json.loads(json.dumps(labels.to_json()))) == labels
+
+
+@pytest.mark.parametrize("saved", [{}, {"labels": "O", "scheme": "io"}, {"labels": ["O"], "scheme": 3}, []])
+def test_rubbish_is_not_read_back(saved):
+    with pytest.raises(DataError, match="a saved label set needs"):
+        LabelSet.from_json(saved)
+
+
+def test_unknown_labels_are_named_with_their_place():
+    labels = LabelSet.from_sentences([sentence("B-A", "B-B", "B-C")], "iob2")
+    labels.check([sentence("B-A", "O")])
+    with pytest.raises(DataError) as caught:
+        labels.check([sentence("O", "O"), sentence("O", "B-D")])
+    assert str(caught.value) == (
+        "train.conll, line 8: unknown label 'B-D'; the set knows O, B-A, I-A, B-B, I-B, B-C and 1 more; "
+        "train with it or change it"
+    )
+    for call in (labels.index, lambda label: labels.encode(["O", label])):
+        with pytest.raises(DataError, match="unknown label 'B-D'; the set knows O, B-A"):
+            call("B-D")
+
+
+@pytest.mark.parametrize(
+    ("labels", "scheme", "message"),
+    [
+        ((), "io", "needs at least one label"),
+        (("O", "O"), "io", "needs distinct labels"),
+        (("O", "PER"), "iob2", "label 'PER' does not belong to the scheme iob2"),
+    ],
+)
+def test_impossible_sets_are_refused(labels: tuple[str, ...], scheme: str, message: str):
+    with pytest.raises(DataError, match=message):
+        LabelSet(labels, scheme)
+    if labels:
+        return
+    with pytest.raises(DataError, match="needs at least one label"):
+        LabelSet.from_sentences([], "plain")
