@@ -1,0 +1,159 @@
+"""The linear-chain CRF: one log-partition, and everything else derived from it.
+
+Conventions
+-----------
+- ``scores.py`` says what a score is and how ragged chains are laid out.
+- A segment is (row, start, stop) with tokens ``start:stop`` (half-open) of chain ``row``.
+- Losses are negative log-probabilities: joint L = -log p(y | x), marginal
+  ML = -log p(y outside the segment | x), conditional CL = L - ML.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from tagtrace.tagger.recursions import Run, run
+from tagtrace.tagger.scores import Scores, length_mask
+
+
+class _LogPartition(torch.autograd.Function):
+    """log Z with its analytic gradient, which costs one backward recursion."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
+    ) -> Tensor:
+        ctx.run = run(Scores(emissions, transitions, start, end, lengths))
+        return ctx.run.log_z().to(emissions.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        chains: Run = ctx.run
+        weights = grads[0].double()  # (B,)
+        nodes = chains.nodes() * weights.view(-1, 1, 1)  # (B, T, C)
+        first = nodes[:, 0].sum(0)
+        last = nodes[torch.arange(len(weights)), chains.scores.lengths - 1].sum(0)
+        parts = (nodes, chains.edge_sum(weights), first, last)
+        return (*(part.to(chains.scores.emissions.dtype) for part in parts), None)
+
+
+def log_partition(scores: Scores) -> Tensor:
+    """log Z(x) = log sum_y exp score(y), (B,). Its gradient is the marginals."""
+    s = scores
+    out: Any = _LogPartition.apply(s.emissions, s.transitions, s.start, s.end, s.lengths)
+    return out
+
+
+def path_score(scores: Scores, labels: Tensor) -> Tensor:
+    """The score of one label sequence per chain: labels (B, T) -> (B,)."""
+    emissions, transitions = scores.emissions, scores.transitions
+    labels = labels.to(emissions.device)
+    mask = length_mask(scores.lengths, emissions.shape[1], emissions.device)  # (B, T)
+    zero = emissions.new_zeros(())
+    nodes = emissions.gather(2, labels.unsqueeze(2)).squeeze(2)  # (B, T)
+    edges = transitions[labels[:, :-1], labels[:, 1:]]  # (B, T - 1)
+    last = labels.gather(1, (scores.lengths.to(labels.device) - 1).unsqueeze(1)).squeeze(1)  # (B,)
+    total = torch.where(mask, nodes, zero).sum(1) + torch.where(mask[:, 1:], edges, zero).sum(1)
+    return total + scores.start[labels[:, 0]] + scores.end[last]
+
+
+def joint_loss(scores: Scores, labels: Tensor) -> Tensor:
+    """L = log Z(x) - score(y), (B,)."""
+    return log_partition(scores) - path_score(scores, labels)
+
+
+def conditional_loss(scores: Scores, labels: Tensor, segments: Tensor) -> Tensor:
+    """CL = -log p(y in the segment | y outside it, x) for segments (S, 3) -> (S,).
+
+    Given the labels outside, a segment is a chain of its own (see ``segment_scores``), so its
+    conditional loss is that chain's joint loss.
+    """
+    window = segment_scores(scores, labels, segments)
+    return joint_loss(window, segment_labels(labels, segments))
+
+
+def marginal_loss(scores: Scores, labels: Tensor, segments: Tensor) -> Tensor:
+    """ML = -log p(y outside the segment | x) = L - CL for segments (S, 3) -> (S,)."""
+    rows = segments[:, 0].to(scores.emissions.device)
+    return joint_loss(scores, labels)[rows] - conditional_loss(scores, labels, segments)
+
+
+def segment_scores(scores: Scores, labels: Tensor, segments: Tensor) -> Scores:
+    """The segments as chains of their own, given the labels outside them: (S, longest, C).
+
+    The two edges that lead into and out of a segment end in known labels; they join the emissions of
+    its first and last token (at the ends of the sentence: the start and end scores).
+    """
+    device = scores.emissions.device
+    segments, labels = segments.to(device), labels.to(device)
+    rows, starts, stops = segments.unbind(1)
+    lengths = scores.lengths.to(device)[rows]
+    if bool(((starts < 0) | (stops <= starts) | (stops > lengths)).any()):
+        raise ValueError("each segment must hold at least one token and lie inside its chain")
+    emissions = scores.emissions[rows.unsqueeze(1), _window_index(starts, stops)]  # (S, M, C)
+    before = labels[rows, (starts - 1).clamp(min=0)]  # (S,)
+    after = labels[rows, stops.clamp(max=labels.shape[1] - 1)]  # (S,)
+    into = torch.where((starts > 0).unsqueeze(1), scores.transitions[before], scores.start)  # (S, C)
+    out = torch.where((stops < lengths).unsqueeze(1), scores.transitions.T[after], scores.end)
+    position = torch.arange(emissions.shape[1], device=device)  # (M,)
+    zero = emissions.new_zeros(())
+    is_first = (position == 0).view(1, -1, 1)
+    is_last = (position == (stops - starts - 1).unsqueeze(1)).unsqueeze(2)  # (S, M, 1)
+    emissions = emissions + torch.where(is_first, into.unsqueeze(1), zero)
+    emissions = emissions + torch.where(is_last, out.unsqueeze(1), zero)
+    return Scores.of(emissions, scores.transitions, stops - starts)
+
+
+def segment_labels(labels: Tensor, segments: Tensor) -> Tensor:
+    """The labels inside each segment, (S, longest); what follows a shorter one is never read."""
+    segments = segments.to(labels.device)
+    rows, starts, stops = segments.unbind(1)
+    return labels[rows.unsqueeze(1), _window_index(starts, stops)]
+
+
+def _window_index(starts: Tensor, stops: Tensor) -> Tensor:
+    """Positions (S, longest) of each segment's tokens; past a segment's end, its last token again."""
+    longest = int((stops - starts).max())
+    index = starts.unsqueeze(1) + torch.arange(longest, device=starts.device)
+    return torch.minimum(index, (stops - 1).unsqueeze(1))
+
+
+def node_marginals(scores: Scores) -> Tensor:
+    """p(y_t = c | x), (B, T, C); zero after a chain's length."""
+    return run(scores).nodes()
+
+
+def edge_marginals(scores: Scores) -> Tensor:
+    """p(y_{t-1} = c, y_t = c' | x), (B, T - 1, C, C); zero after a chain's length."""
+    return run(scores).edges()
+
+
+def viterbi(scores: Scores) -> tuple[list[list[int]], Tensor]:
+    """The best label sequence of each chain and its score (B,)."""
+    with torch.no_grad():
+        emissions = scores.emissions
+        best = scores.start + emissions[:, 0]  # (B, C)
+        history: list[Tensor] = []
+        mask = length_mask(scores.lengths, emissions.shape[1], emissions.device)
+        stay = torch.arange(emissions.shape[2], device=emissions.device).expand_as(best)
+        for t in range(1, emissions.shape[1]):
+            reach, origin = (best.unsqueeze(2) + scores.transitions).max(1)  # (B, C)
+            live = mask[:, t].unsqueeze(1)
+            best = torch.where(live, reach + emissions[:, t], best)
+            history.append(torch.where(live, origin, stay))
+        score, last = (best + scores.end).max(1)
+        return _backtrack(history, last, scores.lengths), score
+
+
+def _backtrack(history: list[Tensor], last: Tensor, lengths: Tensor) -> list[list[int]]:
+    """Follow the best origins back from the last label of each chain."""
+    steps = [last]
+    for origin in reversed(history):
+        steps.append(origin.gather(1, steps[-1].unsqueeze(1)).squeeze(1))
+    paths = torch.stack(steps[::-1], 1).tolist()  # (B, T)
+    return [path[:length] for path, length in zip(paths, lengths.tolist(), strict=True)]

@@ -1,0 +1,219 @@
+"""Forward and backward recursions of the linear-chain CRF, in float64.
+
+Probabilities are carried along the chain and rescaled to sum to one at each step (Rabiner's scaling), so
+a step is one small matrix product and no logarithm. Where scores spread so far apart that a probability
+could underflow, the same recursions run in log space instead.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from tagtrace.tagger.scores import Scores, length_mask
+
+SAFE_SPREAD = 300.0
+"""Scores that differ by less than this at a step cannot underflow in float64 (exp(-2 * 300) > 0)."""
+
+TINY = 1e-300
+"""Keeps a chain with no allowed label sequence at log Z = minus infinity, not NaN."""
+
+
+def run(scores: Scores) -> Run:
+    """Both recursions over the chains: scaled where that is safe, else in log space."""
+    chains = _Chains(scores)
+    return (ScaledRun if chains.spread() < SAFE_SPREAD else _LogRun)(chains)
+
+
+class _Chains:
+    """Scores in float64, time-major, sorted by length (longest first), zeros in the padding.
+
+    At step t only the ``active[t]`` chains that are long enough take part, so padding costs nothing.
+    """
+
+    def __init__(self, scores: Scores) -> None:
+        self.scores = scores
+        device = scores.emissions.device
+        self.lengths, order = scores.lengths.sort(descending=True, stable=True)
+        self.order = order.to(device)  # (B,)
+        mask = length_mask(self.lengths, scores.emissions.shape[1]).T  # (T, B)
+        self.active: list[int] = [n for n in mask.sum(1).tolist() if n > 0]
+        self.mask = mask.to(device)
+        emissions = self.sort(scores.emissions.detach()).double()  # (T, B, C)
+        self.emissions = torch.where(self.mask.unsqueeze(2), emissions, 0.0)
+        self.transitions = scores.transitions.detach().double()
+        self.start, self.end = scores.start.detach().double(), scores.end.detach().double()
+
+    def spread(self) -> float:
+        """How far apart the log-probabilities of two labels at one position can be."""
+        parts = (self.emissions, self.transitions.view(1, -1), self.start, self.end)
+        return float(torch.stack([_range(part) for part in parts]).sum())
+
+    def last(self, values: Tensor) -> Tensor:
+        """What stands at each chain's last position: (T, B, ...) -> (B, ...)."""
+        return values[self.lengths - 1, torch.arange(len(self.lengths))]
+
+    def sort(self, values: Tensor) -> Tensor:
+        """The caller's (B, T, ...) as (T, B, ...) with the longest chain first."""
+        return values[self.order].transpose(0, 1)
+
+    def unsort(self, values: Tensor) -> Tensor:
+        """Sorted chains (B, ...) in the caller's order."""
+        out = torch.empty_like(values)
+        out[self.order] = values
+        return out
+
+
+def _range(values: Tensor) -> Tensor:
+    """Largest difference along the last dimension, minus infinities left out; infinite where one is NaN."""
+    if values.numel() == 0:
+        return values.new_zeros(())
+    low = torch.where(values == -torch.inf, torch.inf, values).amin(-1)
+    gap = values.amax(-1) - low
+    return torch.where(gap.isnan(), torch.inf, gap).amax()
+
+
+def _peak(values: Tensor) -> Tensor:
+    """Largest value along the last dimension, kept; zero where all are minus infinity."""
+    peak = values.amax(-1, keepdim=True)
+    return torch.where(peak == -torch.inf, 0.0, peak)
+
+
+class Run(ABC):
+    """What the recursions give; everything in the caller's order and float64."""
+
+    def __init__(self, chains: _Chains) -> None:
+        self.chains = chains
+        self.scores = chains.scores
+
+    @abstractmethod
+    def log_z(self) -> Tensor:
+        """log Z (B,)."""
+
+    @abstractmethod
+    def nodes(self) -> Tensor:
+        """Node marginals (B, T, C), zero in the padding."""
+
+    @abstractmethod
+    def edges(self) -> Tensor:
+        """Edge marginals (B, T - 1, C, C), zero in the padding."""
+
+    @abstractmethod
+    def edge_sum(self, weights: Tensor) -> Tensor:
+        """sum over chains b and steps t of weights[b] * edge marginals, (C, C)."""
+
+
+class ScaledRun(Run):
+    """Rabiner's scaling. With psi_t = exp(emissions_t) and M = exp(transitions), up to constants:
+
+    alpha_t = (alpha_{t-1} M) psi_t / s_t, s_t so that alpha_t sums to one;
+    beta_{t-1} = M (psi_t beta_t) / s_t;  p(y_t) = alpha_t beta_t;  log Z = sum_t log s_t.
+    """
+
+    def __init__(self, chains: _Chains) -> None:
+        super().__init__(chains)
+        self.peaks = _peak(chains.emissions)  # (T, B, 1)
+        self.edge_peak = _peak(chains.transitions.flatten())  # (1,)
+        self.psi = (chains.emissions - self.peaks).exp_()
+        self.matrix = (chains.transitions - self.edge_peak).exp()  # (C, C)
+        self.final = (chains.end - _peak(chains.end)).exp()  # (C,)
+        self.alpha = torch.zeros_like(self.psi)  # (T, B, C)
+        self.scale = torch.ones_like(self.peaks)  # (T, B, 1)
+        self._forward()
+
+    def _forward(self) -> None:
+        step = (self.chains.start - _peak(self.chains.start)).exp() * self.psi[0]  # (B, C)
+        for t, n in enumerate(self.chains.active):
+            if t > 0:
+                step = (self.alpha[t - 1, :n] @ self.matrix) * self.psi[t, :n]
+            total = step.sum(1, keepdim=True)
+            self.scale[t, :n] = total
+            self.alpha[t, :n] = step / total.clamp_(min=TINY)
+
+    @cached_property
+    def final_scale(self) -> Tensor:
+        """What is left to divide by once the end scores are in: (B,)."""
+        return self.chains.last(self.alpha) @ self.final
+
+    def log_z(self) -> Tensor:
+        chains = self.chains
+        scales = self.scale.squeeze(2).log() + self.peaks.squeeze(2)  # (T, B)
+        edges = (chains.lengths - 1).to(scales.device) * self.edge_peak
+        log_z = torch.where(chains.mask, scales, 0.0).sum(0) + edges + self.final_scale.log()
+        return chains.unsort(log_z + _peak(chains.start) + _peak(chains.end))
+
+    @cached_property
+    def beta(self) -> Tensor:
+        """Scaled backward probabilities (T, B, C), zero in the padding."""
+        lengths = self.chains.lengths
+        beta = torch.zeros_like(self.alpha)
+        final = self.final / self.final_scale.clamp(min=TINY).unsqueeze(1)  # (B, C)
+        beta[lengths - 1, torch.arange(len(lengths))] = final
+        for t in range(len(self.chains.active) - 1, 0, -1):
+            n = self.chains.active[t]
+            step = self.psi[t, :n] * beta[t, :n] / self.scale[t, :n].clamp(min=TINY)
+            beta[t - 1, :n] = step @ self.matrix.T
+        return beta
+
+    def nodes(self) -> Tensor:
+        return self.chains.unsort((self.alpha * self.beta).transpose(0, 1))
+
+    def edge_factors(self) -> tuple[Tensor, Tensor]:
+        """left and right (T - 1, B, C), with edge marginal = left[i] M[i, j] right[j]; zero in padding."""
+        return self.alpha[:-1], self.psi[1:] * self.beta[1:] / self.scale[1:].clamp(min=TINY)
+
+    def edges(self) -> Tensor:
+        left, right = self.edge_factors()
+        edges = left.unsqueeze(3) * self.matrix * right.unsqueeze(2)  # (T - 1, B, C, C)
+        return self.chains.unsort(edges.transpose(0, 1))
+
+    def edge_sum(self, weights: Tensor) -> Tensor:
+        left, right = self.edge_factors()
+        left = left * weights[self.chains.order].view(1, -1, 1)
+        return self.matrix * (left.flatten(0, 1).T @ right.flatten(0, 1))
+
+
+class _LogRun(Run):
+    """The same in log space: slower, and right however far apart the scores are."""
+
+    def __init__(self, chains: _Chains) -> None:
+        super().__init__(chains)
+        self.alpha = torch.full_like(chains.emissions, -torch.inf)  # (T, B, C)
+        into = chains.start
+        for t, n in enumerate(chains.active):
+            if t > 0:
+                into = (self.alpha[t - 1, :n].unsqueeze(2) + chains.transitions).logsumexp(1)  # (n, C)
+            self.alpha[t, :n] = into + chains.emissions[t, :n]
+        self.sorted_log_z = (chains.last(self.alpha) + chains.end).logsumexp(1)  # (B,)
+
+    def log_z(self) -> Tensor:
+        return self.chains.unsort(self.sorted_log_z)
+
+    @cached_property
+    def beta(self) -> Tensor:
+        """Backward log-probabilities (T, B, C), minus infinity in the padding."""
+        chains = self.chains
+        beta = torch.full_like(self.alpha, -torch.inf)
+        beta[chains.lengths - 1, torch.arange(len(chains.lengths))] = chains.end
+        for t in range(len(chains.active) - 1, 0, -1):
+            n = chains.active[t]
+            step = chains.emissions[t, :n] + beta[t, :n]  # (n, C)
+            beta[t - 1, :n] = (chains.transitions + step.unsqueeze(1)).logsumexp(2)
+        return beta
+
+    def nodes(self) -> Tensor:
+        log_nodes = self.alpha + self.beta - self.sorted_log_z.unsqueeze(1)  # (T, B, C)
+        return self.chains.unsort(log_nodes.exp().transpose(0, 1))
+
+    def edges(self) -> Tensor:
+        chains = self.chains
+        left, right = self.alpha[:-1], chains.emissions[1:] + self.beta[1:]
+        log_edges = left.unsqueeze(3) + chains.transitions + right.unsqueeze(2)  # (T - 1, B, C, C)
+        edges = (log_edges - self.sorted_log_z.view(-1, 1, 1)).exp()
+        return chains.unsort(edges.transpose(0, 1))
+
+    def edge_sum(self, weights: Tensor) -> Tensor:
+        return torch.einsum("btij,b->ij", self.edges(), weights)

@@ -1,0 +1,73 @@
+"""What a linear-chain CRF is made of.
+
+Conventions
+-----------
+- B chains, T positions, C labels. Chains are ragged: ``lengths`` (B,), at least 1, kept on the CPU; what
+  stands after a chain's length is never read.
+- The score of a label sequence is
+  ``start[y_0] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_{T-1}]``;
+  ``transitions`` is indexed [from, to]. A score of minus infinity forbids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a CRF is made of: emissions (B, T, C), transitions (C, C), start (C,), end (C,), lengths (B,)."""
+
+    emissions: Tensor
+    transitions: Tensor
+    start: Tensor
+    end: Tensor
+    lengths: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        emissions: Tensor,
+        transitions: Tensor,
+        lengths: Tensor | None = None,
+        start: Tensor | None = None,
+        end: Tensor | None = None,
+    ) -> Scores:
+        """Scores with zeros for what is left out, and full lengths."""
+        num_chains, num_steps, num_labels = emissions.shape
+        zeros = emissions.new_zeros(num_labels)
+        if lengths is None:
+            lengths = torch.full((num_chains,), num_steps)
+        return cls(
+            emissions,
+            transitions,
+            zeros if start is None else start,
+            zeros if end is None else end,
+            lengths.cpu(),
+        )
+
+    def __post_init__(self) -> None:
+        B, T, C = self.emissions.shape
+        if self.transitions.shape != (C, C) or self.start.shape != (C,) or self.end.shape != (C,):
+            raise ValueError(
+                f"emissions have {C} labels, but transitions are {tuple(self.transitions.shape)}, "
+                f"start {tuple(self.start.shape)} and end {tuple(self.end.shape)}"
+            )
+        if self.lengths.shape != (B,) or (B > 0 and not int(self.lengths.min()) >= 1):
+            raise ValueError(f"lengths must be ({B},) and at least 1, got {self.lengths.tolist()}")
+        if B > 0 and int(self.lengths.max()) > T:
+            raise ValueError(f"a length of {int(self.lengths.max())} exceeds the {T} positions given")
+
+    def select(self, rows: Tensor) -> Scores:
+        """The chains ``rows`` (S,), which may repeat."""
+        emissions = self.emissions[rows.to(self.emissions.device)]
+        return Scores(emissions, self.transitions, self.start, self.end, self.lengths[rows.cpu()])
+
+
+def length_mask(lengths: Tensor, num_steps: int, device: torch.device | None = None) -> Tensor:
+    """True where a chain is real, (B, T)."""
+    mask = torch.arange(num_steps) < lengths.cpu().unsqueeze(1)
+    return mask if device is None else mask.to(device)
