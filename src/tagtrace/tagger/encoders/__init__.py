@@ -1,0 +1,46 @@
+"""Encoders: D features for each token, by four kinds behind one base class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tagtrace._checks import OptionError
+from tagtrace.data.sentence import Sentence
+from tagtrace.tagger.encoders.base import Encoder
+from tagtrace.tagger.encoders.lexical import Lexical, LexicalOptions
+from tagtrace.tagger.encoders.precomputed import Precomputed
+from tagtrace.tagger.encoders.transformer import Transformer
+from tagtrace.tagger.encoders.vectors import Vectors
+
+ENCODERS: dict[str, type[Encoder]] = {cls.kind: cls for cls in (Lexical, Vectors, Precomputed, Transformer)}
+
+__all__ = [
+    "ENCODERS",
+    "Encoder",
+    "Lexical",
+    "LexicalOptions",
+    "Precomputed",
+    "Transformer",
+    "Vectors",
+    "build_encoder",
+]
+
+
+def build_encoder(spec: str, sentences: Sequence[Sentence]) -> Encoder:
+    """A new encoder from what a user writes: ``lexical``, ``vectors:FILE``, ``precomputed:DIR``, ``transformer:NAME``.
+
+    ``sentences`` are the training data, from which ``vectors`` takes the parts of speech it knows.
+    """
+    kind, _, source = spec.partition(":")
+    if kind == "lexical" and not source:
+        return Lexical()
+    if kind in ENCODERS and kind != "lexical" and not source:
+        raise OptionError(f"encoder {spec!r}: say where it is, for example {kind}:PATH")
+    if kind == "vectors":
+        return Vectors.fit(Path(source), sentences)
+    if kind == "precomputed":
+        return Precomputed(Path(source))
+    if kind == "transformer":
+        return Transformer(source)
+    raise OptionError(f"encoder {spec!r}: expected lexical, vectors:FILE, precomputed:DIR or transformer:NAME")

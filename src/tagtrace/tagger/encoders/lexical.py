@@ -1,0 +1,159 @@
+"""The offline encoder: spelling features, hashed, and a small network over neighbours, trained from scratch.
+
+A token's word form, lower-cased form, affixes, character trigrams and shape are hashed into one table of
+embeddings and summed; two layers then mix in the neighbours within two tokens each. A token's features are what
+the layers give beside its own sum. No vocabulary is kept, so any word has features, and nothing is downloaded.
+Layers over neighbours are a few large matrix products, where a recurrent network would take a small one a token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+from zlib import crc32
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tagtrace._checks import OptionError
+from tagtrace.data.sentence import Sentence
+from tagtrace.tagger.encoders.base import Encoder
+
+
+@dataclass(frozen=True)
+class LexicalOptions:
+    """Sizes: ``buckets`` embeddings of ``width`` numbers, two layers of ``hidden``; D = hidden + width."""
+
+    buckets: int = 2**16
+    width: int = 128
+    hidden: int = 256
+    form_dropout: float = 0.3
+    """How often training hides a word's own form, so that spelling and neighbours must do."""
+
+    def __post_init__(self) -> None:
+        if min(self.buckets, self.width, self.hidden) < 1:
+            raise OptionError("lexical encoder: buckets, width and hidden must be at least 1")
+        if self.dim > 1024:
+            raise OptionError(f"lexical encoder: D = {self.dim} exceeds 1024; lower hidden or width")
+
+    @property
+    def dim(self) -> int:
+        return self.hidden + self.width
+
+
+def shape(word: str) -> str:
+    """The kinds of characters, runs shortened to two.
+
+    >>> shape("McArthur-1996")
+    'XxXxx-dd'
+    """
+    kinds = re.sub(r"[^\W\d_]", lambda m: "X" if m[0].isupper() else "x", word)
+    kinds = re.sub(r"\d", "d", kinds)
+    return re.sub(r"(.)\1{2,}", r"\1\1", kinds)
+
+
+def spelling(word: str) -> tuple[list[str], list[str]]:
+    """Features of the word form, and features shared with words spelt alike.
+
+    >>> spelling("Oslo")[0]
+    ['w=Oslo', 'l=oslo']
+    """
+    lower = word.lower()
+    affixes = [f"p{n}={lower[:n]}" for n in range(1, 5) if n < len(lower)]
+    affixes += [f"s{n}={lower[-n:]}" for n in range(1, 5) if n < len(lower)]
+    marked = f"<{lower}>"
+    trigrams = [f"t={marked[i : i + 3]}" for i in range(len(marked) - 2)]
+    cases = [f"h={shape(word)}", f"c={word[:1].isupper()}{word.isupper()}{any(c.isdigit() for c in word)}"]
+    return [f"w={word}", f"l={lower}"], affixes + trigrams[:20] + cases
+
+
+class Neighbours(nn.Module):
+    """One layer: a token's row and those within ``reach`` tokens, side by side, through one matrix and a ReLU."""
+
+    def __init__(self, width: int, hidden: int, reach: int = 2) -> None:
+        super().__init__()
+        self.offsets = range(-reach, reach + 1)
+        self.linear = nn.Linear(len(self.offsets) * width, hidden)
+
+    def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
+        """(N, width) -> (N, hidden); beyond a sentence's ends stand zeros."""
+        edge = torch.cat([rows, rows.new_zeros(1, rows.shape[1])])  # row N is zero
+        index = neighbour_index(lengths, self.offsets).to(rows.device)  # (N, offsets)
+        return F.relu(self.linear(edge[index].flatten(1)))
+
+
+def neighbour_index(lengths: Tensor, offsets: Sequence[int]) -> Tensor:
+    """Row numbers of each token's neighbours in its own sentence, N where there is none: (N, offsets).
+
+    >>> neighbour_index(torch.tensor([2, 1]), [-1, 1]).tolist()
+    [[3, 1], [0, 3], [3, 3]]
+    """
+    num_rows = int(lengths.sum())
+    first = torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths).unsqueeze(1)  # (N, 1)
+    stop = first + torch.repeat_interleave(lengths, lengths).unsqueeze(1)
+    index = torch.arange(num_rows).unsqueeze(1) + torch.tensor(offsets)
+    return torch.where((index >= first) & (index < stop), index, num_rows)
+
+
+class Lexical(Encoder):
+    """Hashed spelling features, summed, then two layers over neighbours: D = hidden + width."""
+
+    kind = "lexical"
+    trainable = True
+    learning_rate = 2e-3
+
+    def __init__(self, options: LexicalOptions | None = None) -> None:
+        super().__init__()
+        self.options = options = options or LexicalOptions()
+        self.dim = options.dim
+        self.table = nn.EmbeddingBag(options.buckets, options.width, mode="sum")
+        nn.init.normal_(self.table.weight, std=options.width**-0.5)
+        self.near = Neighbours(options.width, options.hidden)
+        self.far = Neighbours(options.hidden, options.hidden, reach=1)
+        self.dropout = nn.Dropout(0.3)
+        self._cache: dict[str, tuple[list[int], int]] = {}
+
+    def prepare(self, sentence: Sentence) -> list[tuple[list[int], int]]:
+        """For each token, its hashed features (word form first) and how many of them are word form."""
+        return [self._hashed(token) for token in sentence.tokens]
+
+    def _hashed(self, word: str) -> tuple[list[int], int]:
+        found = self._cache.get(word)
+        if found is None:
+            forms, rest = spelling(word)
+            ids = [crc32(feature.encode("utf-8", "surrogatepass")) % self.options.buckets for feature in forms + rest]
+            found = self._cache[word] = (ids, len(forms))
+        return found
+
+    def forward(self, batch: Sequence[list[tuple[list[int], int]]]) -> Tensor:
+        lengths = torch.tensor([len(sentence) for sentence in batch])
+        own = self._sums([word for sentence in batch for word in sentence])  # (N, width)
+        near = self.near(self.dropout(own), lengths)  # (N, hidden)
+        far = near + self.far(self.dropout(near), lengths)  # (N, hidden)
+        return torch.cat([far, own], 1)  # (N, D)
+
+    def _sums(self, words: Sequence[tuple[list[int], int]]) -> Tensor:
+        """The summed embeddings of each word's features, (N, width), scaled by their number."""
+        hidden = torch.rand(len(words)) < (self.options.form_dropout if self.training else 0.0)
+        kept = [ids[num_forms:] if hide else ids for (ids, num_forms), hide in zip(words, hidden.tolist(), strict=True)]
+        sizes = torch.tensor([len(ids) for ids in kept])
+        device = self.table.weight.device
+        flat = torch.tensor([i for ids in kept for i in ids], device=device)
+        sums = self.table(flat, (sizes.cumsum(0) - sizes).to(device))
+        return sums / sizes.to(device).sqrt().unsqueeze(1)
+
+    def save(self, folder: Path) -> None:
+        (folder / "encoder.json").write_text(json.dumps(asdict(self.options), indent=1), encoding="utf-8")
+        save_file(self.state_dict(), folder / "encoder.safetensors")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        encoder = cls(LexicalOptions(**json.loads((folder / "encoder.json").read_text(encoding="utf-8"))))
+        encoder.load_state_dict(load_file(folder / "encoder.safetensors"))
+        return encoder

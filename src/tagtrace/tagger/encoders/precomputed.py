@@ -1,0 +1,232 @@
+"""The user's own features: one array a data file, one row a token, computed by any program."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from tagtrace._checks import EncoderError
+from tagtrace.data.sentence import Sentence
+from tagtrace.tagger.encoders.base import Encoder
+
+_TENSOR = "features"
+_SAFETENSORS_FLOATS = ("F16", "BF16", "F32", "F64")
+_BLOCK, _NUM_BLOCKS = 1 << 16, 64  # bytes read for a checksum: at most 4 MiB of a file
+
+
+class Precomputed(Encoder):
+    """Rows of arrays in a folder: the tokens of `train.conll` are the rows of `train.conll.npy`.
+
+    Row r is the r-th token of the file, counted from 0 over all its sentences. `train.conll.gz` may use
+    `train.conll.npy` too; `train.conll.safetensors` holds the same as a tensor named `features`. Arrays are
+    memory-mapped and never copied: a saved encoder points to the folder and checks that it did not change.
+    """
+
+    kind: ClassVar[str] = "precomputed"
+    trainable: ClassVar[bool] = False
+
+    _device: Tensor
+
+    def __init__(self, folder: str | Path) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+        self._arrays = _open_arrays(self.folder)
+        self.dim = next(iter(self._arrays.values())).shape[1]
+        self.register_buffer("_device", torch.empty(0), persistent=False)  # says where features go
+
+    def prepare(self, sentence: Sentence) -> Tensor:
+        """Features (T, D): the sentence's rows of its file's array."""
+        array = self._array_of(sentence)
+        start, stop = sentence.offset, sentence.offset + len(sentence)
+        num_rows = array.shape[0]
+        if start < 0 or stop > num_rows:
+            raise EncoderError(
+                f"{array.path}: has {num_rows} rows, but a sentence of {sentence.path} needs rows"
+                f" {start}..{stop - 1}; it should have one row for each token of that file, in order"
+            )
+        features = array.read(start, stop)  # (T, D)
+        finite = features.isfinite().all(dim=1)  # (T,)
+        if not finite.all():
+            row = start + int((~finite).nonzero()[0])
+            raise EncoderError(
+                f"{array.path}, row {row}: holds NaN, infinity or a number too large for float32;"
+                " compute that row again"
+            )
+        return features
+
+    def forward(self, batch: Sequence[Tensor]) -> Tensor:
+        if not batch:
+            return torch.zeros(0, self.dim, device=self._device.device)
+        return torch.cat(list(batch)).to(self._device.device)  # (N, D)
+
+    def save(self, folder: Path) -> None:
+        """Write where the arrays are and what they were; the arrays themselves stay where they are."""
+        description = {
+            "kind": self.kind,
+            "folder": str(self.folder),
+            "absolute": str(self.folder.absolute()),
+            "arrays": {array.path.name: array.describe() for array in self._arrays.values()},
+        }
+        (folder / "encoder.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        try:
+            description = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+            places = [Path(description["absolute"]), Path(description["folder"])]
+            arrays = dict(description["arrays"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise EncoderError(f"{folder}: not a saved `precomputed` encoder ({error}); train it again") from error
+        encoder = cls(next((place for place in places if place.is_dir()), places[0]))
+        encoder._check_unchanged(arrays)
+        return encoder
+
+    def _check_unchanged(self, arrays: dict[str, Any]) -> None:
+        """Refuse arrays other than those the encoder was saved with; new ones beside them are welcome."""
+        present = {array.path.name: array for array in self._arrays.values()}
+        for name, before in arrays.items():
+            if name not in present:
+                raise EncoderError(f"{self.folder / name}: the tagger was trained on it, but it is gone; restore it")
+            now = present[name].describe()
+            for what in ("shape", "dtype", "checksum"):
+                if now[what] != before.get(what):
+                    raise EncoderError(
+                        f"{self.folder / name}: its {what} was {before.get(what)} when the tagger was saved"
+                        f" and is {now[what]} now; restore the array or train again"
+                    )
+
+    def _array_of(self, sentence: Sentence) -> _Array:
+        """The array whose name is the sentence's file's, with or without `.gz`."""
+        if not sentence.path:
+            raise EncoderError(
+                f"sentence {sentence.id!r} comes from no file, so it has no rows in {self.folder};"
+                " read it from a file, or use another encoder"
+            )
+        name = Path(sentence.path).name
+        plain = name.removesuffix(".gz")
+        array = self._arrays.get(name) or self._arrays.get(plain)
+        if array is None:
+            held = ", ".join(sorted(array.path.name for array in self._arrays.values()))
+            raise EncoderError(
+                f"{self.folder}: no features for {sentence.path}; expected {plain}.npy or"
+                f" {plain}.safetensors, found {held}"
+            )
+        return array
+
+
+class _Array(ABC):
+    """Float rows on disk."""
+
+    path: Path
+    shape: tuple[int, int]
+    """(R, D)"""
+    dtype: str
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Tensor:
+        """Rows ``start:stop`` as float32 in memory of their own."""
+
+    def describe(self) -> dict[str, Any]:
+        """What must stay as it is, as JSON."""
+        return {"shape": list(self.shape), "dtype": self.dtype, "checksum": _checksum(self.path)}
+
+    def _set_shape(self, shape: Sequence[int]) -> None:
+        if len(shape) != 2 or shape[1] == 0:
+            raise EncoderError(f"{self.path}: has shape {tuple(shape)}; expected (tokens, features), one row a token")
+        self.shape = (shape[0], shape[1])
+
+    def _refuse_dtype(self) -> EncoderError:
+        return EncoderError(f"{self.path}: holds {self.dtype}; save it as float16, bfloat16, float32 or float64")
+
+
+class _NumpyArray(_Array):
+    """A memory-mapped `.npy` file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, EOFError, ValueError) as error:
+            raise EncoderError(
+                f"{path}: cannot be read as an array of floats ({error}); write it with numpy.save"
+            ) from error
+        self.dtype = str(self._rows.dtype)
+        if self._rows.dtype.kind != "f" or self._rows.dtype.itemsize > 8:
+            raise self._refuse_dtype()
+        self._set_shape(self._rows.shape)
+
+    def read(self, start: int, stop: int) -> Tensor:
+        with np.errstate(over="ignore"):
+            return torch.from_numpy(np.array(self._rows[start:stop], dtype=np.float32, order="C"))
+
+
+class _SafetensorsArray(_Array):
+    """The tensor `features` of a safetensors file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._rows = safe_open(path, framework="pt").get_slice(_TENSOR)
+        except (OSError, SafetensorError) as error:
+            raise EncoderError(
+                f"{path}: cannot be read ({error}); write it with"
+                f" safetensors.torch.save_file({{'{_TENSOR}': rows}}, file)"
+            ) from error
+        self.dtype = str(self._rows.get_dtype())
+        if self.dtype not in _SAFETENSORS_FLOATS:
+            raise self._refuse_dtype()
+        self._set_shape(self._rows.get_shape())
+
+    def read(self, start: int, stop: int) -> Tensor:
+        return self._rows[start:stop].to(torch.float32, copy=True)
+
+
+_READERS = {".npy": _NumpyArray, ".safetensors": _SafetensorsArray}
+
+
+def _open_arrays(folder: Path) -> dict[str, _Array]:
+    """Every array in a folder, by the name of the data file it belongs to; all of one width."""
+    if not folder.is_dir():
+        raise EncoderError(f"{folder}: no such folder of features; give one with FILE.npy for each data FILE")
+    arrays: dict[str, _Array] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix not in _READERS or path.name.startswith("."):
+            continue
+        if path.stem in arrays:
+            raise EncoderError(f"{folder}: both {arrays[path.stem].path.name} and {path.name}; keep one of them")
+        arrays[path.stem] = _READERS[path.suffix](path)
+    if not arrays:
+        raise EncoderError(f"{folder}: holds no .npy or .safetensors; give one FILE.npy for each data FILE")
+    _check_widths(list(arrays.values()))
+    return arrays
+
+
+def _check_widths(arrays: list[_Array]) -> None:
+    first = arrays[0]
+    for other in arrays[1:]:
+        if other.shape[1] != first.shape[1]:
+            raise EncoderError(
+                f"{other.path}: {other.shape[1]} features a token, but {first.path.name} has"
+                f" {first.shape[1]}; all arrays must come from one encoder"
+            )
+
+
+def _checksum(path: Path) -> str:
+    """SHA-256 of a file's size and of at most 64 blocks spread evenly over it, so that it is always quick."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    last = max(size - _BLOCK, 0)
+    with path.open("rb") as stream:
+        for i in range(_NUM_BLOCKS):
+            stream.seek(last * i // (_NUM_BLOCKS - 1))
+            digest.update(stream.read(_BLOCK))
+    return digest.hexdigest()

@@ -1,0 +1,301 @@
+"""Any Hugging Face encoder: a token's features are the mean of its pieces' last-layer vectors.
+
+Sentences longer than the model's limit are read in overlapping windows (see ``pieces``), so that no token is
+ever dropped. BigBird's sparse attention depends on the padded length, so its long windows are run only with
+others of the same number of blocks: a sentence's features never depend on its companions in the batch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import EncoderError, OptionError
+from tagtrace.data.sentence import Sentence
+from tagtrace.tagger.encoders.base import Encoder
+from tagtrace.tagger.encoders.pieces import Piecer, Pieces, cut_windows
+
+DEFAULT_WINDOW = 2048
+"""Pieces in a window of a model that sets no limit."""
+PIECES_PER_CALL = 1 << 15
+"""A batch with more padded pieces than this is run in several calls."""
+
+
+class Transformer(Encoder):
+    """A pretrained encoder by name or folder, fine-tuned in training.
+
+    ``max_pieces`` bounds a window, special pieces included (default: what the model can hold);
+    neighbouring windows share ``overlap`` pieces (default: a quarter of a window).
+    """
+
+    kind: ClassVar[str] = "transformer"
+    trainable: ClassVar[bool] = True
+
+    model: Any
+    """The Hugging Face model."""
+
+    def __init__(self, name_or_folder: str | Path, max_pieces: int | None = None, overlap: int | None = None) -> None:
+        super().__init__()
+        self.name = str(name_or_folder)
+        self.model, self.tokenizer = _load_pretrained(self.name)
+        self.dim = int(self.model.config.hidden_size)
+        self._options = {"max_pieces": max_pieces, "overlap": overlap}
+        self._piecer = Piecer(self.tokenizer)
+        self.max_pieces = self._window_size(max_pieces)
+        self.overlap = self._window_overlap(overlap)
+
+    def prepare(self, sentence: Sentence) -> Pieces:
+        """The sentence's piece ids, in windows."""
+        words = self._piecer.cut_words(sentence.tokens)
+        vocabulary = self.model.get_input_embeddings().weight.shape[0]
+        for token, ids in zip(sentence.tokens, words, strict=True):
+            if max(ids) >= vocabulary:
+                raise EncoderError(
+                    f"{self.name}: the tokenizer gives {token!r} piece {max(ids)}, but the model knows only"
+                    f" {vocabulary}; use the tokenizer that belongs to the model"
+                )
+        return cut_windows(words, self._piecer, self.max_pieces, self.overlap)
+
+    def forward(self, batch: Sequence[Pieces]) -> Tensor:
+        device = self.model.get_input_embeddings().weight.device
+        windows = [window for pieces in batch for window in pieces.windows]
+        if not windows:
+            return torch.zeros(0, self.dim, device=device)
+        states, first_row = self._run(windows, device)  # (R, D), (W,)
+        rows = first_row[_window_numbers(batch)] + torch.cat([pieces.place for pieces in batch])  # (P,)
+        counts = torch.cat([pieces.counts for pieces in batch])  # (N,)
+        vectors = states.index_select(0, rows.to(device)).float()  # (P, D)
+        return torch.segment_reduce(vectors, "mean", lengths=counts.to(device), axis=0)  # (N, D)
+
+    def save(self, folder: Path) -> None:
+        with _quiet():
+            self.model.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
+        description = {"kind": self.kind, "name": self.name, **self._options}
+        (folder / "encoder.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        try:
+            description = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+            name, max_pieces, overlap = (description[key] for key in ("name", "max_pieces", "overlap"))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise EncoderError(f"{folder}: not a saved `transformer` encoder ({error}); train it again") from error
+        encoder = cls(folder, max_pieces, overlap)
+        encoder.name = name
+        return encoder
+
+    def _window_size(self, wanted: int | None) -> int:
+        """How many pieces a window holds, special ones included."""
+        positions = _num_positions(self.model)
+        if block := _block_size(self.model):  # BigBird pads to whole blocks
+            positions = positions // block * block
+        least = self._piecer.num_special + 1
+        if wanted is not None and not least <= wanted <= (positions or wanted):
+            most = positions or "any number of"
+            raise OptionError(f"max_pieces = {wanted}: {self.name} takes {least} to {most} pieces at a time")
+        from_tokenizer = self.tokenizer.model_max_length  # a huge number where there is no limit
+        limits = [limit for limit in (positions, from_tokenizer) if least <= limit < 1_000_000]
+        return wanted or min(limits, default=DEFAULT_WINDOW)
+
+    def _window_overlap(self, wanted: int | None) -> int:
+        capacity = self.max_pieces - self._piecer.num_special
+        if wanted is not None and not 0 <= wanted < capacity:
+            raise OptionError(f"overlap = {wanted}: windows hold {capacity} pieces of text; take 0 to {capacity - 1}")
+        return capacity // 4 if wanted is None else wanted
+
+    def _run(self, windows: list[Tensor], device: torch.device) -> tuple[Tensor, Tensor]:
+        """Last-layer vectors (R, D) of all windows, padding included, and each window's first row (W,)."""
+        states: list[Tensor] = []
+        first_row = torch.zeros(len(windows), dtype=torch.long)
+        num_rows = 0
+        for width, numbers in self._calls([len(window) for window in windows]):
+            hidden = self._call([windows[i] for i in numbers], width, device)  # (W', L, D)
+            first_row[numbers] = num_rows + width * torch.arange(len(numbers))
+            num_rows += width * len(numbers)
+            states.append(hidden.flatten(0, 1))
+        return torch.cat(states), first_row
+
+    def _calls(self, lengths: list[int]) -> Iterator[tuple[int, list[int]]]:
+        """The model calls for windows of these lengths: a padded length, and the windows' numbers."""
+        groups: dict[int, list[int]] = {}
+        for number, length in enumerate(lengths):
+            groups.setdefault(self._sparse_width(length), []).append(number)
+        for sparse_width, numbers in groups.items():
+            width = sparse_width or max(lengths[i] for i in numbers)
+            step = max(PIECES_PER_CALL // width, 1)
+            for i in range(0, len(numbers), step):
+                yield width, numbers[i : i + step]
+
+    def _sparse_width(self, length: int) -> int:
+        """The whole blocks that a window fills under BigBird's sparse attention; 0 if attention is full."""
+        block = _block_size(self.model)
+        if not block or length <= (5 + 2 * self.model.config.num_random_blocks) * block:
+            return 0
+        return -(-length // block) * block
+
+    def _call(self, windows: list[Tensor], width: int, device: torch.device) -> Tensor:
+        """Last-layer vectors (W, L, D) of windows padded to ``width`` = L."""
+        ids = torch.full((len(windows), width), _padding_id(self.model, self.tokenizer))  # (W, L)
+        mask = torch.zeros_like(ids)  # (W, L)
+        for row, window in enumerate(windows):
+            ids[row, : len(window)] = window
+            mask[row, : len(window)] = 1
+        inputs = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+        if not _block_size(self.model):
+            return self.model(**inputs)[0]
+        if not self._sparse_width(width):
+            _set_attention(self.model, "original_full")
+            return self.model(**inputs)[0]
+        _set_attention(self.model, "block_sparse")
+        with torch.autocast(device.type, enabled=False):  # mixes dtypes and fails under autocast
+            return self.model(**inputs)[0]
+
+
+def _window_numbers(batch: Sequence[Pieces]) -> Tensor:
+    """For each piece of the batch (P,), the number of its window among all windows of the batch."""
+    numbers: list[Tensor] = []
+    num_windows = 0
+    for pieces in batch:
+        numbers.append(pieces.window + num_windows)
+        num_windows += len(pieces.windows)
+    return torch.cat(numbers)
+
+
+def _num_positions(model: Any) -> int:
+    """How many pieces the model has positions for; 0 if it sets no limit.
+
+    RoBERTa and its kin number positions from ``padding_idx + 1`` on, so some of theirs are never used.
+    """
+    positions = getattr(model.config, "max_position_embeddings", None) or 0
+    tables = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
+    padding = [table.padding_idx for table in tables if getattr(table, "padding_idx", None) is not None]
+    return max(positions - (padding[0] + 1 if padding else 0), 0)
+
+
+def _padding_id(model: Any, tokenizer: Any) -> int:
+    candidates = (getattr(model.config, "pad_token_id", None), tokenizer.pad_token_id)
+    return next((piece for piece in candidates if piece is not None), 0)
+
+
+def _block_size(model: Any) -> int:
+    """The block of BigBird's sparse attention; 0 for every other model."""
+    config = model.config
+    is_sparse = config.model_type == "big_bird" and config.attention_type == "block_sparse"
+    return config.block_size if is_sparse else 0
+
+
+def _set_attention(model: Any, kind: str) -> None:
+    """Switch BigBird's attention. The new modules take over the old weights: meta ones will do."""
+    if model.attention_type != kind:
+        with torch.device("meta"):
+            model.set_attention_type(kind)
+
+
+def _load_pretrained(name: str) -> tuple[Any, Any]:
+    """Model and tokenizer from a folder, the local cache, or the model hub, in this order."""
+    transformers = _import_transformers()
+    folder = Path(name).expanduser()
+    source = str(folder) if folder.is_dir() else name
+    _check_folder(name, folder)
+    try:
+        with _quiet():
+            try:
+                model, info, tokenizer = _from_pretrained(transformers, source, local_files_only=True)
+            except Exception:
+                if folder.is_dir():
+                    raise
+                model, info, tokenizer = _from_pretrained(transformers, source, local_files_only=False)
+    except Exception as error:  # whatever Hugging Face raises, the user needs one line
+        raise EncoderError(_explain(name, folder, error)) from error
+    _check_model(name, model, info, tokenizer)
+    return model.float(), tokenizer
+
+
+def _from_pretrained(transformers: Any, source: str, **options: Any) -> tuple[Any, dict[str, Any], Any]:
+    options["trust_remote_code"] = False
+    model, info = transformers.AutoModel.from_pretrained(
+        source, use_safetensors=True, output_loading_info=True, **options
+    )
+    return model, info, transformers.AutoTokenizer.from_pretrained(source, **options)
+
+
+def _check_folder(name: str, folder: Path) -> None:
+    """Refuse what is plainly meant to be a folder but is not one, or not a model's."""
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise EncoderError(
+                f"{name}: has no config.json; give a folder written by save_pretrained (model and tokenizer)"
+            )
+    elif folder.exists() or name.startswith((".", "~", "/")) or "\\" in name or name.count("/") > 1:
+        raise EncoderError(f"{name}: no such folder; give a folder written by save_pretrained, or a model's name")
+
+
+def _explain(name: str, folder: Path, error: Exception) -> str:
+    reason = " ".join(str(error).split())
+    reason = reason if len(reason) <= 160 else f"{reason[:160]}..."
+    if folder.is_dir():
+        return (
+            f"{name}: cannot be loaded ({reason}); the folder should hold config.json, model.safetensors and"
+            " tokenizer.json, as save_pretrained writes them"
+        )
+    return (
+        f"{name}: neither a folder here nor in the local cache, and the model hub did not give it ({reason});"
+        " check the name and the network, or give a folder written by save_pretrained"
+    )
+
+
+def _check_model(name: str, model: Any, info: dict[str, Any], tokenizer: Any) -> None:
+    """Refuse models that would load and then give useless features."""
+    if not tokenizer.is_fast:
+        raise EncoderError(f"{name}: has no fast tokenizer (tokenizer.json); use a model that has one")
+    if set(tokenizer.get_vocab().values()) <= set(tokenizer.all_special_ids):  # made up for want of files
+        raise EncoderError(f"{name}: its tokenizer knows no words; tokenizer.json is missing or empty")
+    if model.config.is_encoder_decoder or not hasattr(model.config, "hidden_size"):
+        raise EncoderError(f"{name}: {type(model).__name__} is no plain encoder; use one such as BERT or RoBERTa")
+    missing = sorted(key for key in info["missing_keys"] if "pooler" not in key)
+    if missing:
+        raise EncoderError(
+            f"{name}: the weights lack {missing[0]} and {len(missing) - 1} more, which would be random;"
+            " the weights and config.json do not belong together"
+        )
+
+
+def _import_transformers() -> Any:
+    try:
+        import transformers  # noqa: PLC0415  (an optional dependency, and slow to import)
+    except ImportError as error:
+        raise EncoderError(
+            'a transformer encoder needs Hugging Face transformers: pip install "tagtrace[transformers]"'
+        ) from error
+    return transformers
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence Hugging Face's notes and progress bars; errors are raised all the same."""
+    from huggingface_hub.utils import logging as hub  # noqa: PLC0415
+    from transformers.utils import logging as models  # noqa: PLC0415
+
+    levels = models.get_verbosity(), hub.get_verbosity()
+    had_bars = models.is_progress_bar_enabled()
+    models.set_verbosity(logging.CRITICAL)
+    hub.set_verbosity(logging.CRITICAL)
+    models.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        models.set_verbosity(levels[0])
+        hub.set_verbosity(levels[1])
+        if had_bars:
+            models.enable_progress_bar()
