@@ -1,0 +1,48 @@
+"""Taggers: encoders, the CRF head, training and the exact refit of the head."""
+
+from tagtrace.tagger.encoders import (
+    Encoder,
+    Lexical,
+    LexicalOptions,
+    Precomputed,
+    Transformer,
+    Vectors,
+    build_encoder,
+)
+from tagtrace.tagger.head import Head, HeadOptions
+from tagtrace.tagger.metrics import Score, Scorecard, score_labels
+from tagtrace.tagger.refit import RefitOptions, Refitted, refit_head, refit_tagger
+from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.scores import Scores
+from tagtrace.tagger.store import load_tagger, save_tagger
+from tagtrace.tagger.tagger import Tagger, new_tagger
+from tagtrace.tagger.training import History, Step, TrainOptions, train_tagger
+
+__all__ = [
+    "Encoder",
+    "Head",
+    "HeadOptions",
+    "History",
+    "Lexical",
+    "LexicalOptions",
+    "Precomputed",
+    "RefitOptions",
+    "Refitted",
+    "Rows",
+    "Score",
+    "Scorecard",
+    "Scores",
+    "Step",
+    "Tagger",
+    "TrainOptions",
+    "Transformer",
+    "Vectors",
+    "build_encoder",
+    "load_tagger",
+    "new_tagger",
+    "refit_head",
+    "refit_tagger",
+    "save_tagger",
+    "score_labels",
+    "train_tagger",
+]

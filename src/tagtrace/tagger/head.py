@@ -1,0 +1,103 @@
+"""The head of a tagger: from features to the scores of a CRF.
+
+    emissions_t = W (F_t, 1),   transitions A,   optional start and end scores
+
+A softmax head is the same model with A = 0 and no A parameters. Forbidden transitions are constants, never
+parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tagtrace._checks import OptionError
+from tagtrace.data.labels import LabelSet
+from tagtrace.tagger.rows import pad_rows
+from tagtrace.tagger.scores import Scores
+
+
+@dataclass(frozen=True)
+class HeadOptions:
+    """What kind of head: ``crf`` or ``softmax``, start and end scores or not, BIO constraints or not."""
+
+    kind: Literal["crf", "softmax"] = "crf"
+    start_end: bool = False
+    """Learn a score for the first and for the last label (crf only)."""
+    constrained: bool = False
+    """Forbid transitions that IOB2 does not allow in training too (decoding has its own switch)."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("crf", "softmax"):
+            raise OptionError(f"head {self.kind!r}: expected crf or softmax")
+        if self.kind == "softmax" and (self.start_end or self.constrained):
+            raise OptionError("a softmax head has no transitions: start_end and constrained need head crf")
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+class Head(nn.Module):
+    """W (C, D + 1), the bias last, and for a CRF A (C, C) and perhaps start and end (C,)."""
+
+    weight: Tensor
+    transitions: Tensor
+    start: Tensor
+    end: Tensor
+    forbidden_transitions: Tensor
+    forbidden_start: Tensor
+
+    def __init__(self, dim: int, labels: LabelSet, options: HeadOptions | None = None) -> None:
+        super().__init__()
+        self.options = options or HeadOptions()
+        self.dim, self.num_labels = dim, len(labels)
+        C = self.num_labels
+        self.weight = nn.Parameter(0.02 * torch.randn(C, dim + 1))
+        has_edges, has_ends = self.options.kind == "crf", self.options.start_end
+        self._register("transitions", torch.zeros(C, C), learned=has_edges)
+        self._register("start", torch.zeros(C), learned=has_ends)
+        self._register("end", torch.zeros(C), learned=has_ends)
+        forbidden = torch.from_numpy(labels.forbidden_transitions())
+        self.register_buffer("forbidden_transitions", forbidden, persistent=False)
+        self.register_buffer("forbidden_start", torch.from_numpy(labels.forbidden_start()), persistent=False)
+
+    def _register(self, name: str, value: Tensor, *, learned: bool) -> None:
+        if learned:
+            self.register_parameter(name, nn.Parameter(value))
+        else:
+            self.register_buffer(name, value, persistent=False)
+
+    @property
+    def num_parameters(self) -> int:
+        """P = C (D + 1) + C^2 (+ 2 C)."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def flat(self) -> Tensor:
+        """theta (P,): weight, transitions, start, end, those that are learned."""
+        return torch.cat([parameter.detach().flatten() for parameter in self.parameters()])
+
+    def unflatten(self, theta: Tensor) -> dict[str, Tensor]:
+        """Vectors (..., P) as named parts, e.g. ``weight`` (..., C, D + 1)."""
+        sizes = [parameter.numel() for parameter in self.parameters()]
+        parts = theta.split(sizes, -1)
+        named = zip(self.named_parameters(), parts, strict=True)
+        return {name: part.unflatten(-1, parameter.shape) for (name, parameter), part in named}
+
+    @torch.no_grad()
+    def set_flat(self, theta: Tensor) -> None:
+        """Take the parameters from theta (P,)."""
+        for name, part in self.unflatten(theta).items():
+            self.get_parameter(name).copy_(part)
+
+    def forward(self, features: Tensor, lengths: Tensor, *, constrained: bool | None = None) -> Scores:
+        """Scores of the chains whose tokens' features (N, D) stand one after the other."""
+        emissions = F.linear(features, self.weight[:, :-1], self.weight[:, -1])  # (N, C)
+        transitions, start = self.transitions, self.start
+        if self.options.constrained if constrained is None else constrained:
+            transitions = transitions.masked_fill(self.forbidden_transitions, -torch.inf)
+            start = start.masked_fill(self.forbidden_start, -torch.inf)
+        return Scores(pad_rows(emissions, lengths), transitions, start, self.end, lengths)

@@ -1,0 +1,190 @@
+"""Refit: solve the convex head exactly on frozen features.
+
+Minimises J(theta) of ``objective`` in float64 to max |gradient| <= tolerance. ``l2`` is the strength against the
+*sum* of losses (lambda = l2 / N), so it needs no change when the data grows. Influence is exact theory only at
+this optimum.
+
+How: Newton steps, each solved by conjugate gradients on exact Hessian products, with a Kronecker-factored
+preconditioner: for label c, s_c M + lambda I, where M = (1/N) sum_t u_t f_t f_t^T weighs tokens by their uncertainty
+u_t = 1 - sum_c p(y_t = c)^2 and s_c is label c's share of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import OptionError, TrainingError
+from tagtrace.data.sentence import Sentence
+from tagtrace.tagger.head import Head
+from tagtrace.tagger.objective import Evaluation, HessianProduct, Objective
+from tagtrace.tagger.rows import Rows, unpad_rows
+from tagtrace.tagger.tagger import Progress, Tagger
+
+
+@dataclass(frozen=True)
+class RefitOptions:
+    """How strongly to pull towards zero, and when to stop."""
+
+    l2: float = 1.0
+    tolerance: float = 1e-6
+    max_steps: int = 100
+
+    def __post_init__(self) -> None:
+        if not self.l2 > 0:
+            raise OptionError(f"l2 {self.l2}: must be above 0, or the optimum may not exist")
+        if not self.tolerance > 0 or self.max_steps < 1:
+            raise OptionError("tolerance must be above 0 and max_steps at least 1")
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """The optimum, in float64, and how it was reached."""
+
+    head: Head
+    objective: float
+    max_gradient: float
+    num_steps: int
+
+
+RefitProgress = Callable[[int, float, float], None]
+"""Called with (step, objective, max |gradient|)."""
+
+
+def refit_head(
+    head: Head, rows: Rows, options: RefitOptions | None = None, progress: RefitProgress | None = None
+) -> Refitted:
+    """The head at the optimum of J on ``rows``, starting from ``head``, which stays as it is.
+
+    Raises TrainingError if max |gradient| does not come below the tolerance.
+    """
+    options = options or RefitOptions()
+    objective = Objective(head, rows, options.l2)
+    theta = objective.head.flat()
+    now = objective.evaluate(theta)
+    num_steps = 0
+    while now.max_gradient > options.tolerance:
+        if num_steps == options.max_steps:
+            raise TrainingError(
+                f"refit stopped at max |gradient| {now.max_gradient:.1e} after {num_steps} steps (wanted "
+                f"{options.tolerance:.0e}); raise max_steps or l2"
+            )
+        theta, now = _newton_step(objective, theta, now, options.tolerance)
+        num_steps += 1
+        if progress is not None:
+            progress(num_steps, now.value, now.max_gradient)
+    objective.head.set_flat(theta)
+    return Refitted(deepcopy(objective.head), now.value, now.max_gradient, num_steps)
+
+
+def refit_tagger(
+    tagger: Tagger,
+    sentences: Sequence[Sentence],
+    options: RefitOptions | None = None,
+    *,
+    encoding: Progress | None = None,
+    progress: RefitProgress | None = None,
+) -> Refitted:
+    """Give ``tagger`` the head that is optimal for its frozen features of ``sentences``."""
+    options = options or RefitOptions()
+    rows = tagger.rows(sentences, progress=encoding)
+    result = refit_head(tagger.head, rows.to(tagger.device), options, progress)
+    tagger.head = result.head
+    tagger.record["refit"] = {
+        "options": options.to_json(),
+        "objective": result.objective,
+        "max_gradient": result.max_gradient,
+        "num_steps": result.num_steps,
+        "num_chains": len(rows.lengths),
+    }
+    return result
+
+
+def _newton_step(objective: Objective, theta: Tensor, now: Evaluation, tolerance: float) -> tuple[Tensor, Evaluation]:
+    """One truncated Newton step with backtracking."""
+    hessian = objective.hessian(theta)
+    precondition = _Preconditioner(hessian)
+    norm = float(now.gradient.norm())
+    # Solve loosely while far from the optimum, tightly near it; never below what the tolerance needs.
+    accuracy = max(min(0.1, norm**0.5) * norm, 0.1 * tolerance)
+    step = _conjugate_gradients(hessian, -now.gradient, precondition, accuracy)
+    slope = float(step @ now.gradient)
+    noise = 1e-13 * abs(now.value)
+    for halvings in range(40):
+        moved = theta + step * 0.5**halvings
+        new = objective.evaluate(moved)
+        if new.value <= now.value + 1e-4 * 0.5**halvings * slope + noise:
+            return moved, new
+    raise TrainingError(
+        f"refit cannot lower the objective at max |gradient| {now.max_gradient:.1e}; "
+        "raise the tolerance or l2, or scale the features"
+    )
+
+
+def _conjugate_gradients(
+    hessian: HessianProduct,
+    right: Tensor,
+    precondition: _Preconditioner,
+    accuracy: float,
+    max_steps: int = 250,
+) -> Tensor:
+    """x with |H x - right| <= accuracy, or the best after ``max_steps`` (a descent direction in any case)."""
+    solution = torch.zeros_like(right)
+    residual = right.clone()
+    direction = z = precondition(residual)
+    energy = residual @ z
+    for _ in range(max_steps):
+        product = hessian(direction)
+        rate = energy / (direction @ product)
+        solution = solution + rate * direction
+        residual = residual - rate * product
+        if float(residual.norm()) <= accuracy:
+            break
+        z = precondition(residual)
+        energy, before = residual @ z, energy
+        direction = z + (energy / before) * direction
+    return solution
+
+
+class _Preconditioner:
+    """The inverse of s_c M + lambda I for each row c of W, and of a diagonal for the other parameters."""
+
+    @torch.no_grad()
+    def __init__(self, hessian: HessianProduct) -> None:
+        self.head, self.l2 = hessian.head, hessian.objective.l2
+        C = self.head.num_labels
+        moment = self.head.weight.new_zeros(self.head.dim + 1, self.head.dim + 1)
+        shares = self.head.weight.new_zeros(C)  # sum_t p_c (1 - p_c)
+        edges = self.head.weight.new_zeros(C, C)
+        for chunk, chains in zip(hessian.objective.chunks, hessian.runs, strict=True):
+            features = chunk.features.double()
+            features = torch.cat([features, features.new_ones(len(features), 1)], 1)
+            nodes = unpad_rows(chains.nodes(), chunk.lengths)  # (n, C)
+            uncertainty = 1.0 - nodes.square().sum(1, keepdim=True)  # (n, 1)
+            live = uncertainty.squeeze(1) > 1e-6  # the rest weighs nothing, and is most tokens of a good tagger
+            moment += features[live].T @ (features[live] * uncertainty[live])
+            shares += (nodes * (1.0 - nodes)).sum(0)
+            edges += chains.edge_sum(nodes.new_ones(len(chunk.lengths)))
+        self.eigenvalues, self.basis = torch.linalg.eigh(moment / hessian.objective.num_chains)
+        self.shares = shares / shares.sum().clamp(min=1e-12)
+        self.edges = edges.clamp(min=0.0) / hessian.objective.num_chains
+
+    @torch.no_grad()
+    def __call__(self, vector: Tensor) -> Tensor:
+        parts = self.head.unflatten(vector)
+        spectrum = self.shares.unsqueeze(1) * self.eigenvalues.clamp(min=0.0) + self.l2  # (C, D + 1)
+        scaled = {name: part / self.l2 for name, part in parts.items()}
+        scaled["weight"] = ((parts["weight"] @ self.basis) / spectrum) @ self.basis.T
+        if "transitions" in parts:
+            scaled["transitions"] = parts["transitions"] / (self.edges + self.l2)
+        if "start" in parts:
+            ends = self.shares + self.l2
+            scaled["start"], scaled["end"] = parts["start"] / ends, parts["end"] / ends
+        return torch.cat([part.flatten() for part in scaled.values()])

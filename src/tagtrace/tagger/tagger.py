@@ -1,0 +1,151 @@
+"""A tagger: an encoder, a head and the label set it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from tagtrace._checks import EncoderError, OptionError
+from tagtrace.data.labels import LabelSet
+from tagtrace.data.sentence import Sentence, join_documents
+from tagtrace.tagger import crf
+from tagtrace.tagger.encoders.base import Encoder
+from tagtrace.tagger.head import Head, HeadOptions
+from tagtrace.tagger.rows import Rows, pad_rows
+from tagtrace.tagger.scores import Scores
+
+Unit = Literal["sentence", "document"]
+Progress = Callable[[int, int], None]
+"""Called with (sentences done, sentences in all)."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence made ready for the encoder, with its labels as numbers (empty if unlabelled)."""
+
+    prepared: Any
+    labels: list[int]
+    length: int
+
+
+class Tagger(nn.Module):
+    """Labels sentences (or documents: the unit of a chain) with ``labels``."""
+
+    def __init__(self, encoder: Encoder, head: Head, labels: LabelSet, unit: Unit = "sentence") -> None:
+        super().__init__()
+        if unit not in ("sentence", "document"):
+            raise OptionError(f"unit {unit!r}: expected sentence or document")
+        self.encoder, self.head, self.labels, self.unit = encoder, head, labels, unit
+        self.record: dict[str, Any] = {}
+        """How the tagger came to be: training, refit. Saved with it."""
+
+    @property
+    def device(self) -> torch.device:
+        return self.head.weight.device
+
+    def chains(self, sentences: Sequence[Sentence]) -> list[Sentence]:
+        """What the tagger labels as one chain: the sentences, or each document as one."""
+        return join_documents(sentences) if self.unit == "document" else list(sentences)
+
+    def prepare(self, chain: Sentence) -> Example:
+        labels = self.labels.encode(chain.labels) if chain.is_labelled else []
+        return Example(self.encoder.prepare(chain), labels, len(chain))
+
+    def encode(self, batch: Sequence[Example]) -> Tensor:
+        """Features (N, D) of the batch's tokens."""
+        features = self.encoder([example.prepared for example in batch])
+        if not bool(features.isfinite().all()):
+            raise EncoderError(
+                f"the {self.encoder.kind} encoder gave NaN or infinite features; lower the learning rate, "
+                "or check its weights"
+            )
+        return features
+
+    @torch.no_grad()
+    def predict(
+        self, sentences: Sequence[Sentence], *, constrained: bool = True, progress: Progress | None = None
+    ) -> list[tuple[str, ...]]:
+        """The best label sequence of each sentence; ``constrained`` allows only well-formed ones."""
+        chains = self.chains(sentences)
+        paths: list[list[int]] = [[] for _ in chains]
+        for indices, batch in self._batches(chains, progress):
+            scores = self.scores(batch, constrained=constrained)
+            for index, path in zip(indices, crf.viterbi(scores)[0], strict=True):
+                paths[index] = path
+        labels = iter([label for path in paths for label in self.labels.decode(path)])
+        return [tuple(next(labels) for _ in sentence.tokens) for sentence in sentences]
+
+    @torch.no_grad()
+    def rows(self, sentences: Sequence[Sentence], *, progress: Progress | None = None) -> Rows:
+        """Frozen features and labels of all tokens, chains in order, on the CPU in float32."""
+        chains = self.chains(sentences)
+        self.labels.check(chains)
+        lengths = torch.tensor([len(chain) for chain in chains])
+        starts = lengths.cumsum(0) - lengths
+        features = torch.empty(int(lengths.sum()), self.encoder.dim)
+        for indices, batch in self._batches(chains, progress):
+            parts = self.encode(batch).float().cpu().split([example.length for example in batch])
+            for index, part in zip(indices, parts, strict=True):
+                features[starts[index] : starts[index] + len(part)] = part
+        labels = torch.tensor([label for chain in chains for label in self.labels.encode(chain.labels)])
+        return Rows(features, labels, lengths)
+
+    @torch.no_grad()
+    def mean_loss(self, examples: Sequence[Example]) -> float:
+        """The mean joint loss of labelled examples, without dropout."""
+        total = 0.0
+        for _, batch in self._example_batches(examples):
+            total += float(crf.joint_loss(self.scores(batch), padded_labels(batch)).double().sum())
+        return total / len(examples)
+
+    def scores(self, batch: Sequence[Example], *, constrained: bool | None = None) -> Scores:
+        features = self.encode(batch).to(self.head.weight.dtype)
+        return self.head(features, lengths_of(batch), constrained=constrained)
+
+    def _batches(
+        self, chains: Sequence[Sentence], progress: Progress | None
+    ) -> Iterator[tuple[list[int], list[Example]]]:
+        examples = [self.prepare(chain) for chain in chains]
+        done = 0
+        for indices, batch in self._example_batches(examples):
+            yield indices, batch
+            done += len(batch)
+            if progress is not None:
+                progress(done, len(examples))
+
+    def _example_batches(
+        self, examples: Sequence[Example], max_tokens: int = 4096
+    ) -> Iterator[tuple[list[int], list[Example]]]:
+        """Indices and examples of like length, ``max_tokens`` padded tokens together; evaluation mode inside."""
+        was_training = self.training
+        self.eval()
+        try:
+            batch: list[int] = []
+            for index in sorted(range(len(examples)), key=lambda i: -examples[i].length):
+                if batch and (len(batch) + 1) * examples[batch[0]].length > max_tokens:
+                    yield batch, [examples[i] for i in batch]
+                    batch = []
+                batch.append(index)
+            if batch:
+                yield batch, [examples[i] for i in batch]
+        finally:
+            self.train(was_training)
+
+
+def new_tagger(encoder: Encoder, labels: LabelSet, head: HeadOptions | None = None, unit: Unit = "sentence") -> Tagger:
+    """An untrained tagger."""
+    return Tagger(encoder, Head(encoder.dim, labels, head), labels, unit)
+
+
+def lengths_of(batch: Sequence[Example]) -> Tensor:
+    return torch.tensor([example.length for example in batch])
+
+
+def padded_labels(batch: Sequence[Example]) -> Tensor:
+    """Labels (B, T) of labelled examples."""
+    flat = torch.tensor([label for example in batch for label in example.labels])
+    return pad_rows(flat, lengths_of(batch))

@@ -1,0 +1,292 @@
+"""Training: Adam on the mean joint loss, by default as in the paper's appendix.
+
+Every step is a function of the weights, the optimiser's state and the step's number alone (the random numbers of
+a step are drawn from a seed made of the run's seed and that number), so a run that is killed and resumed from a
+checkpoint ends with the same weights as one that was not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from tagtrace._checks import DataError, OptionError, TrainingError
+from tagtrace.data.sentence import Sentence
+from tagtrace.tagger import crf
+from tagtrace.tagger.checkpoint import Checkpoint, CheckpointState
+from tagtrace.tagger.tagger import Example, Tagger, padded_labels
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """The recipe. The defaults are the paper's: Adam, 2e-5, 15 epochs, dropout 0.3, clipping at 10."""
+
+    epochs: int = 15
+    batch_size: int = 16
+    learning_rate: float | None = None
+    """None: the encoder's own (2e-5 for a transformer)."""
+    head_learning_rate: float | None = None
+    """None: the same as the encoder's."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """``linear`` falls to zero over the run, after a warm-up over its first tenth."""
+    dropout: float = 0.3
+    max_norm: float = 10.0
+    """Gradients are scaled down to this norm."""
+    weight_decay: float = 0.0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 on a GPU, float32 elsewhere. The head is always float32 or better."""
+    seed: int = 0
+    checkpoint_seconds: float = 60.0
+    """A checkpoint is written at least this often (checked after each step)."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} {getattr(self, name)}: must be at least 1")
+        for name in ("learning_rate", "head_learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise OptionError(f"{name} {value}: must be above 0")
+        if not 0 <= self.dropout < 1 or not self.max_norm > 0 or self.weight_decay < 0:
+            raise OptionError("dropout must be in [0, 1), max_norm above 0, weight_decay at least 0")
+        if self.schedule not in ("constant", "linear") or self.precision not in (
+            "auto",
+            "float32",
+            "bfloat16",
+        ):
+            raise OptionError("schedule must be constant or linear; precision auto, float32 or bfloat16")
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a run stands, for showing progress. ``dev_loss`` is there once an epoch."""
+
+    epoch: int
+    num_epochs: int
+    step: int
+    num_steps: int
+    loss: float
+    seconds_left: float
+    dev_loss: float | None = None
+
+
+@dataclass
+class History:
+    """What a run has seen so far; part of a checkpoint and of the saved tagger."""
+
+    train_loss: list[float] = field(default_factory=list)
+    dev_loss: list[float] = field(default_factory=list)
+    best_epoch: int | None = None
+    """Counted from 1; None until there is a dev loss."""
+
+
+def train_tagger(
+    tagger: Tagger,
+    sentences: Sequence[Sentence],
+    dev: Sequence[Sentence] = (),
+    options: TrainOptions | None = None,
+    *,
+    checkpoint: Path | None = None,
+    progress: Callable[[Step], None] | None = None,
+) -> History:
+    """Train ``tagger`` in place and leave it at the epoch with the lowest dev loss (without dev: the last).
+
+    With ``checkpoint``, a folder, the run can be killed and called again with the same arguments. The folder is
+    removed when the run ends.
+    """
+    if not tagger.encoder.trainable:
+        raise TrainingError(f"a {tagger.encoder.kind} encoder is not trained; refit its head instead")
+    run = _Run(tagger, sentences, dev, options or TrainOptions(), checkpoint)
+    run.resume()
+    while run.step < run.num_steps:
+        run.advance(progress)
+    return run.finish()
+
+
+class _Run:
+    """One training run: the tagger, the optimiser, and where it stands."""
+
+    def __init__(
+        self,
+        tagger: Tagger,
+        sentences: Sequence[Sentence],
+        dev: Sequence[Sentence],
+        options: TrainOptions,
+        folder: Path | None,
+    ) -> None:
+        self.tagger, self.options = tagger, options
+        self.examples = _examples(tagger, sentences, "training")
+        self.dev = _examples(tagger, dev, "dev") if dev else []
+        self.batches_per_epoch = -(-len(self.examples) // options.batch_size)
+        self.num_steps = options.epochs * self.batches_per_epoch
+        self.dropout = nn.Dropout(options.dropout)
+        self.learning_rate = options.learning_rate or tagger.encoder.learning_rate
+        self.optimiser = _optimiser(tagger, options, self.learning_rate)
+        self.step = 0
+        self.history = History()
+        self.epoch_loss = 0.0
+        self.best: dict[str, Tensor] = {}
+        self.seconds = _Clock()
+        self.checkpoint = None if folder is None else Checkpoint(folder, self._fingerprint())
+
+    def _fingerprint(self) -> dict[str, object]:
+        """What must be equal for a checkpoint to belong to this run."""
+        options = {k: v for k, v in self.options.to_json().items() if k != "checkpoint_seconds"}
+        sizes = {name: list(value.shape) for name, value in self.tagger.state_dict().items()}
+        counts = [sum(e.length for e in self.examples), len(self.examples), len(self.dev)]
+        return {
+            "options": options,
+            "labels": list(self.tagger.labels.labels),
+            "sizes": sizes,
+            "counts": counts,
+        }
+
+    def resume(self) -> None:
+        """Continue from the checkpoint, if there is one."""
+        if self.checkpoint is None or not self.checkpoint.exists():
+            return
+        state = self.checkpoint.load(self.tagger, self.optimiser)
+        self.step, self.epoch_loss, self.best = state.step, state.epoch_loss, state.best
+        self.history = History(**state.history)
+
+    def advance(self, progress: Callable[[Step], None] | None) -> None:
+        """One step, and at the end of an epoch the dev loss."""
+        epoch, index = divmod(self.step, self.batches_per_epoch)
+        loss = self._update(self._batch(epoch, index))
+        self.step += 1
+        self.epoch_loss += loss / self.batches_per_epoch
+        dev_loss = self._end_epoch() if self.step % self.batches_per_epoch == 0 else None
+        if self.checkpoint is not None and self.seconds.since_mark() >= self.options.checkpoint_seconds:
+            state = CheckpointState(self.step, self.epoch_loss, asdict(self.history), self.best)
+            self.checkpoint.save(self.tagger, self.optimiser, state)
+            self.seconds.mark()
+        if progress is not None:
+            left = self.seconds.per_step(self.step) * (self.num_steps - self.step)
+            progress(Step(epoch + 1, self.options.epochs, self.step, self.num_steps, loss, left, dev_loss))
+
+    def _batch(self, epoch: int, index: int) -> list[Example]:
+        """Batch ``index`` of an epoch: shuffled, with sentences of like length together to save padding."""
+        if getattr(self, "_shuffled_epoch", None) != epoch:
+            self._shuffled_epoch, self._shuffled = epoch, self._shuffle(epoch)
+        return [self.examples[i] for i in self._shuffled[index]]
+
+    def _shuffle(self, epoch: int) -> list[list[int]]:
+        generator = torch.Generator().manual_seed(_mix(self.options.seed, epoch))
+        order = torch.randperm(len(self.examples), generator=generator).tolist()
+        size = self.options.batch_size
+        pool = 50 * size
+        batches: list[list[int]] = []
+        for start in range(0, len(order), pool):
+            chunk = sorted(order[start : start + pool], key=lambda i: self.examples[i].length)
+            batches += [chunk[k : k + size] for k in range(0, len(chunk), size)]
+        return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+    def _update(self, batch: Sequence[Example]) -> float:
+        torch.manual_seed(_mix(self.options.seed, self.step + 2**20))
+        self.tagger.train()
+        rate = _rate(self.options.schedule, self.step, self.num_steps)
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["base"] * rate
+        with _autocast(self.tagger.device, self.options.precision):
+            features = self.tagger.encode(batch)
+        features = self.dropout(features.float())
+        lengths = torch.tensor([example.length for example in batch])
+        loss = crf.joint_loss(self.tagger.head(features, lengths), padded_labels(batch)).mean()
+        self.optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.tagger.parameters(), self.options.max_norm)
+        self.optimiser.step()
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise TrainingError(f"the loss became {value} at step {self.step}; lower the learning rate")
+        return value
+
+    def _end_epoch(self) -> float | None:
+        self.history.train_loss.append(self.epoch_loss)
+        self.epoch_loss = 0.0
+        if not self.dev:
+            return None
+        with _autocast(self.tagger.device, self.options.precision):
+            loss = self.tagger.mean_loss(self.dev)
+        if loss < min(self.history.dev_loss, default=float("inf")):
+            self.history.best_epoch = len(self.history.dev_loss) + 1
+            self.best = {k: v.detach().cpu().clone() for k, v in self.tagger.state_dict().items()}
+        self.history.dev_loss.append(loss)
+        return loss
+
+    def finish(self) -> History:
+        if self.best:
+            self.tagger.load_state_dict(self.best)
+        self.tagger.eval()
+        self.tagger.record["training"] = {
+            "options": self.options.to_json(),
+            "learning_rate": self.learning_rate,
+            "history": asdict(self.history),
+        }
+        if self.checkpoint is not None:
+            self.checkpoint.remove()
+        return self.history
+
+
+def _examples(tagger: Tagger, sentences: Sequence[Sentence], what: str) -> list[Example]:
+    chains = tagger.chains(sentences)
+    unlabelled = next((chain for chain in chains if not chain.is_labelled), None)
+    if not chains or unlabelled is not None:
+        raise DataError(f"the {what} data has no labels" if chains else f"the {what} data is empty")
+    tagger.labels.check(chains)
+    return [tagger.prepare(chain) for chain in chains]
+
+
+def _optimiser(tagger: Tagger, options: TrainOptions, rate: float) -> torch.optim.AdamW:
+    groups = [
+        {"params": list(tagger.encoder.parameters()), "base": rate},
+        {"params": list(tagger.head.parameters()), "base": options.head_learning_rate or rate},
+    ]
+    return torch.optim.AdamW(groups, lr=rate, weight_decay=options.weight_decay, fused=True)  # Adam at decay 0
+
+
+def _rate(schedule: str, step: int, num_steps: int, warm_up: float = 0.1) -> float:
+    """The share of the learning rate used at a step."""
+    if schedule == "constant":
+        return 1.0
+    done = (step + 1) / num_steps
+    return min(done / warm_up, max(1.0 - done, 0.0) / (1.0 - warm_up))
+
+
+def _autocast(device: torch.device, precision: str) -> torch.autocast:
+    enabled = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
+
+
+def _mix(seed: int, number: int) -> int:
+    """One seed out of two numbers."""
+    return (seed * 1_000_003 + number) % 2**63
+
+
+class _Clock:
+    """Seconds since the last mark, and per step since the clock was made."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.monotonic()
+        self.first_step: int | None = None
+
+    def since_mark(self) -> float:
+        return time.monotonic() - self.last
+
+    def mark(self) -> None:
+        self.last = time.monotonic()
+
+    def per_step(self, step: int) -> float:
+        if self.first_step is None:
+            self.first_step = step - 1
+        return (time.monotonic() - self.start) / (step - self.first_step)
