@@ -1,0 +1,53 @@
+"""The ``tagtrace`` command: its group, and errors as one line."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from typing import Any
+
+import click
+
+from tagtrace._checks import TagtraceError
+from tagtrace._version import __version__
+from tagtrace.cli import data, demo, tagger
+
+
+class OneLineErrors(click.Group):
+    """Prints what the user can mend as one line on standard error and exits with 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TagtraceError as error:
+            _fail(str(error))
+        except OSError as error:
+            _fail(_describe(error))
+        except KeyboardInterrupt:
+            _fail("stopped; what was written so far is whole")
+
+
+def _describe(error: OSError) -> str:
+    what = error.strerror or str(error)
+    where = f"{error.filename}: " if error.filename else ""
+    hint = "; free some space and run again" if error.errno == errno.ENOSPC else ""
+    return f"{where}{what}{hint}"
+
+
+def _fail(message: str) -> None:
+    click.echo("tagtrace: " + " ".join(message.split()), err=True)
+    sys.exit(1)
+
+
+@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="tagtrace")
+def main() -> None:
+    """Which training labels taught a sequence tagger this prediction?"""
+
+
+main.add_command(demo.demo)
+main.add_command(data.data)
+main.add_command(tagger.train)
+main.add_command(tagger.refit)
+main.add_command(tagger.predict)
+main.add_command(tagger.evaluate)

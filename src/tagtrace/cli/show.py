@@ -1,0 +1,111 @@
+"""What commands print: tables and progress on standard error, results on standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from tagtrace.data import Summary
+from tagtrace.tagger.metrics import Score, Scorecard
+from tagtrace.tagger.tagger import Progress as Callback
+from tagtrace.tagger.training import Step
+
+out = Console()
+err = Console(stderr=True)
+
+
+def _bars() -> Progress:
+    """A progress display; on a terminal it disappears when done, elsewhere it prints nothing."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[detail]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+    )
+
+
+@contextmanager
+def counting(description: str) -> Iterator[Callback]:
+    """A bar for work that counts sentences."""
+    with _bars() as bars:
+        task = bars.add_task(description, total=None, detail="")
+
+        def update(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total, detail=f"{done:,}/{total:,}")
+
+        yield update
+
+
+class TrainingDisplay:
+    """A bar over all steps, and one line an epoch."""
+
+    def __init__(self) -> None:
+        self.bars = _bars()
+        self.loss = 0.0
+        self.count = 0
+
+    def __enter__(self) -> TrainingDisplay:
+        self.bars.start()
+        self.task = self.bars.add_task("training", total=None, detail="")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.bars.stop()
+
+    def __call__(self, step: Step) -> None:
+        self.loss += step.loss
+        self.count += 1
+        detail = f"epoch {step.epoch}/{step.num_epochs}  loss {step.loss:.3f}"
+        self.bars.update(self.task, completed=step.step, total=step.num_steps, detail=detail)
+        if step.step % (step.num_steps // step.num_epochs) == 0:
+            dev = "" if step.dev_loss is None else f"  dev loss {step.dev_loss:.4f}"
+            left = f"  about {step.seconds_left:.0f} s left" if step.seconds_left >= 1 else ""
+            err.print(
+                f"epoch {step.epoch:>2}/{step.num_epochs}  loss {self.loss / self.count:.4f}{dev}{left}",
+                highlight=False,
+            )
+            self.loss, self.count = 0.0, 0
+
+
+def refit_line(step: int, objective: float, max_gradient: float) -> None:
+    err.print(f"step {step:>2}  objective {objective:.8f}  max |gradient| {max_gradient:.1e}", highlight=False)
+
+
+def scorecard_table(card: Scorecard, title: str) -> Table:
+    """Precision, recall and F1 per type and overall, in percent."""
+    table = Table("type", title=title, title_justify="left")
+    for name in ("precision", "recall", "F1", "gold", "predicted"):
+        table.add_column(name, justify="right")
+    for name, score in card.by_type.items():
+        table.add_row(name, *_percentages(score))
+    table.add_section()
+    table.add_row("all segments", *_percentages(card.segments))
+    table.add_row("tokens", *_percentages(card.tokens))
+    return table
+
+
+def _percentages(score: Score) -> list[str]:
+    shares = (score.precision, score.recall, score.f1)
+    return [f"{100 * share:.2f}" for share in shares] + [f"{score.num_gold:,}", f"{score.num_predicted:,}"]
+
+
+def summary_table(summaries: Sequence[Summary]) -> Table:
+    """Counts of several files side by side, one row a file."""
+    types = sorted({name for summary in summaries for name in summary.segments_per_type})
+    table = Table("file", "format", "scheme", title="data", title_justify="left")
+    headings = ("documents", "sentences", "tokens", "segments", *(types if len(types) <= 12 else ()), "violations")
+    for name in headings:
+        table.add_column(name, justify="right")
+    for s in summaries:
+        counts = [s.documents, s.sentences, s.tokens, s.segments]
+        counts += [s.segments_per_type.get(name, 0) for name in types] if len(types) <= 12 else []
+        table.add_row(s.path, s.format, s.scheme, *(f"{n:,}" for n in (*counts, len(s.violations))))
+    return table
