@@ -32,9 +32,15 @@ from tagtrace import (
 from tagtrace.tagger import Step
 
 RECIPES = {
-    "paper": TrainOptions(batch_size=16),
+    "paper": TrainOptions(batch_size=32),
     "short": TrainOptions(
-        epochs=4, batch_size=32, learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", dropout=0.1
+        epochs=4,
+        batch_size=32,
+        learning_rate=7e-5,
+        head_learning_rate=1e-3,
+        schedule="linear",
+        dropout=0.1,
+        keep="last",
     ),
 }
 
@@ -44,14 +50,16 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--encoder", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--recipe", choices=RECIPES, nargs="+", default=["paper", "short"])
+    parser.add_argument("--recipe", choices=RECIPES, nargs="+", default=["short", "paper"])
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     folder = arguments.data / "conll2003_corrected"
     corpora = {s: read_corpus(folder / f"{s}_original.jsonl.gz") for s in ("train", "validation", "test")}
-    results = {name: run(name, arguments.encoder, corpora, arguments.seed) for name in arguments.recipe}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+    results = {}
+    for name in arguments.recipe:
+        results[name] = run(name, arguments.encoder, corpora, arguments.seed)
+        arguments.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def run(recipe: str, encoder: str, corpora: dict[str, Corpus], seed: int) -> dict[str, object]:

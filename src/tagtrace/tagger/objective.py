@@ -51,7 +51,7 @@ class Objective:
         rows = rows.sorted_by_length()
         if rows.features.numel() * 8 <= DOUBLE_LIMIT:
             rows = Rows(rows.features.double(), rows.labels, rows.lengths)
-        self.chunks = list(rows.chunks())
+        self.chunks = list(rows.chunks(2**18 if rows.features.is_cuda else 2**15))
 
     def evaluate(self, theta: Tensor) -> Evaluation:
         """J(theta) and its gradient."""

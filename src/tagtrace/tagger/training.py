@@ -23,6 +23,12 @@ from tagtrace.tagger import crf
 from tagtrace.tagger.checkpoint import Checkpoint, CheckpointState
 from tagtrace.tagger.tagger import Example, Tagger, padded_labels
 
+_CHOICES = {
+    "schedule": ("constant", "linear"),
+    "precision": ("auto", "float32", "bfloat16"),
+    "keep": ("best", "last"),
+}
+
 
 @dataclass(frozen=True)
 class TrainOptions:
@@ -42,6 +48,8 @@ class TrainOptions:
     weight_decay: float = 0.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 on a GPU, float32 elsewhere. The head is always float32 or better."""
+    keep: Literal["best", "last"] = "best"
+    """Which epoch's weights: those with the lowest dev loss, or the last (always, without dev data)."""
     seed: int = 0
     checkpoint_seconds: float = 60.0
     """A checkpoint is written at least this often (checked after each step)."""
@@ -99,7 +107,7 @@ def train_tagger(
     checkpoint: Path | None = None,
     progress: Callable[[Step], None] | None = None,
 ) -> History:
-    """Train ``tagger`` in place and leave it at the epoch with the lowest dev loss (without dev: the last).
+    """Train ``tagger`` in place and leave it at the epoch that ``options.keep`` names.
 
     With ``checkpoint``, a folder, the run can be killed and called again with the same arguments. The folder is
     removed when the run ends.
@@ -220,7 +228,8 @@ class _Run:
             loss = self.tagger.mean_loss(self.dev)
         if loss < min(self.history.dev_loss, default=float("inf")):
             self.history.best_epoch = len(self.history.dev_loss) + 1
-            self.best = {k: v.detach().cpu().clone() for k, v in self.tagger.state_dict().items()}
+            if self.options.keep == "best":
+                self.best = {k: v.detach().cpu().clone() for k, v in self.tagger.state_dict().items()}
         self.history.dev_loss.append(loss)
         return loss
 

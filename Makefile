@@ -1,0 +1,36 @@
+# make demo   install into .venv and run the demo
+# make test   install into .venv, then lint, types and the whole test suite
+# make check  lint and types only (after make test)
+# make clean  remove what the other targets made
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test check clean
+
+demo: $(VENV)/installed
+	$(BIN)/tagtrace demo
+
+test: check
+	$(BIN)/python -m pytest --numprocesses 2
+
+check: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable ".[dev]"
+	touch $@ $(VENV)/installed
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache tagtrace-demo
