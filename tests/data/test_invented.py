@@ -17,7 +17,7 @@ from tagtrace.data.invented import (
     generate,
     write_invented,
 )
-from tagtrace.data.invented_words import CITIES
+from tagtrace.data.invented.words import CITIES
 from tagtrace.data.sentence import Segment, Sentence
 
 SPLITS = ("train", "train_true", "dev", "test")

@@ -60,8 +60,13 @@ from tagtrace.tagger import (
 @click.option("--max-norm", type=float, default=10.0, show_default=True, help="Clip gradients at this norm.")
 @click.option("--weight-decay", type=float, default=0.0, show_default=True)
 @click.option("--precision", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True)
-@click.option("--keep", type=click.Choice(["best", "last"]), default="best", show_default=True,
-              help="The epoch with the lowest dev loss, or the last.")
+@click.option(
+    "--keep",
+    type=click.Choice(["best", "last"]),
+    default="best",
+    show_default=True,
+    help="The epoch with the lowest dev loss, or the last.",
+)
 @click.option("--l2", type=float, default=1.0, show_default=True, help="Encoders that are not trained: see refit.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
