@@ -6,24 +6,39 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from tagtrace._checks import OptionError
 
 
-def _new_file_mode() -> int:
-    """The permissions an ordinary new file would get (``mkstemp`` makes private ones)."""
+def _umask() -> int:
     umask = os.umask(0)
     os.umask(umask)
-    return 0o666 & ~umask
+    return umask
+
+
+def _make_ordinary(path: Path) -> None:
+    """Give a file, or a folder and all in it, ordinary permissions (``mkstemp`` and safetensors make private ones)."""
+    umask = _umask()
+    for each in (path, *path.rglob("*")) if path.is_dir() else (path,):
+        os.chmod(each, (0o777 if each.is_dir() else 0o666) & ~umask)
 
 
 @contextmanager
 def file_moved_when_whole(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open a binary file beside ``path``; it takes that name only when the block ends without an error."""
-    path = Path(path)
+    """Open a binary file beside ``path``; it takes that name only when the block ends without an error.
+
+    A device or a pipe (``/dev/stdout``) cannot be replaced and is written to directly.
+    """
+    path = Path(path).resolve()
+    if path.is_dir():
+        raise OptionError(f"{path}: is a folder; give the name of a file")
+    if path.exists() and not path.is_file():
+        with path.open("wb") as stream:
+            yield stream
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -31,24 +46,37 @@ def file_moved_when_whole(path: str | Path) -> Iterator[IO[bytes]]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(name, _new_file_mode())
+        _make_ordinary(Path(name))
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
 
 
-@contextmanager
-def folder_moved_when_whole(path: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield an empty folder beside ``path``; it takes that name only when the block ends without an error."""
+def check_replaceable(path: str | Path, *, overwrite: bool, marker: str) -> None:
+    """Refuse a folder that may not be replaced: only one that holds ``marker``, or nothing, is ours to delete."""
     path = Path(path)
-    if path.exists() and not overwrite:
+    if not path.exists():
+        return
+    if not overwrite:
         raise OptionError(f"{path}: exists already; choose another folder or pass --overwrite")
+    if not path.is_dir() or (any(path.iterdir()) and not (path / marker).is_file()):
+        raise OptionError(f"{path}: holds no {marker}, so it is not replaced; choose another folder or remove it")
+
+
+@contextmanager
+def folder_moved_when_whole(path: str | Path, *, overwrite: bool = False, marker: str) -> Iterator[Path]:
+    """Yield an empty folder beside ``path``; it takes that name only when the block ends without an error.
+
+    ``marker`` is a file that every such folder holds: with ``overwrite`` a folder without it stays as it is.
+    """
+    check_replaceable(path, overwrite=overwrite, marker=marker)
+    path = Path(path).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield aside
-        aside.chmod(0o777 & ~(0o666 & ~_new_file_mode()))
+        _make_ordinary(aside)
         _replace_folder(aside, path)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
@@ -61,11 +89,15 @@ def _replace_folder(aside: Path, path: Path) -> None:
         os.replace(aside, path)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-    os.replace(path, old / "folder")
     try:
-        os.replace(aside, path)
+        os.replace(path, old / "folder")
+        try:
+            os.replace(aside, path)
+        except BaseException:
+            os.replace(old / "folder", path)
+            raise
     except BaseException:
-        os.replace(old / "folder", path)
+        with suppress(OSError):
+            old.rmdir()  # stays where it still holds the older folder
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)

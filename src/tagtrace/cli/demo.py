@@ -30,7 +30,7 @@ RECIPE = TrainOptions(epochs=6, batch_size=32, schedule="linear")
 def demo(folder: Path, seed: int) -> None:
     """Invent a small corpus of newswire with planted label errors, train a tagger on it and evaluate it."""
     start = time.monotonic()
-    with folder_moved_when_whole(folder, overwrite=True) as aside:
+    with folder_moved_when_whole(folder, overwrite=True, marker="data/planted.jsonl") as aside:
         corpus = generate(seed)
         write_invented(corpus, aside / "data")
         files = {split: read_corpus(aside / "data" / f"{split}.conll") for split in ("train", "dev", "test")}

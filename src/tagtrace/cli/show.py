@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -98,14 +99,16 @@ def _percentages(score: Score) -> list[str]:
 
 
 def summary_table(summaries: Sequence[Summary]) -> Table:
-    """Counts of several files side by side, one row a file."""
+    """Counts of several files side by side, one column a file."""
     types = sorted({name for summary in summaries for name in summary.segments_per_type})
-    table = Table("file", "format", "scheme", title="data", title_justify="left")
-    headings = ("documents", "sentences", "tokens", "segments", *(types if len(types) <= 12 else ()), "violations")
-    for name in headings:
-        table.add_column(name, justify="right")
-    for s in summaries:
-        counts = [s.documents, s.sentences, s.tokens, s.segments]
-        counts += [s.segments_per_type.get(name, 0) for name in types] if len(types) <= 12 else []
-        table.add_row(s.path, s.format, s.scheme, *(f"{n:,}" for n in (*counts, len(s.violations))))
+    table = Table("", title="data", title_justify="left")
+    for summary in summaries:
+        table.add_column(Path(summary.path).name, justify="right", overflow="fold")
+    table.add_row("format", *(s.format for s in summaries))
+    table.add_row("scheme", *(s.scheme for s in summaries))
+    for name in ("documents", "sentences", "tokens", "segments"):
+        table.add_row(name, *(f"{getattr(s, name):,}" for s in summaries))
+    for name in types:
+        table.add_row(f"  {name}", *(f"{s.segments_per_type.get(name, 0):,}" for s in summaries))
+    table.add_row("violations", *(f"{len(s.violations):,}" for s in summaries))
     return table

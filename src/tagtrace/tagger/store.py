@@ -14,7 +14,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from tagtrace._checks import TaggerError
+from tagtrace._checks import DataError, OptionError, TaggerError
 from tagtrace._files import folder_moved_when_whole
 from tagtrace._version import __version__
 from tagtrace.data.labels import LabelSet
@@ -23,6 +23,10 @@ from tagtrace.tagger.head import Head, HeadOptions
 from tagtrace.tagger.tagger import Tagger
 
 FORMAT = 1
+MARKER = "tagger.json"
+"""The file that shows a folder to be a tagger."""
+
+_DAMAGE = (DataError, OptionError, KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError)
 
 
 def save_tagger(tagger: Tagger, folder: str | Path, *, overwrite: bool = False) -> None:
@@ -36,12 +40,12 @@ def save_tagger(tagger: Tagger, folder: str | Path, *, overwrite: bool = False) 
         "head": tagger.head.options.to_json(),
         "record": tagger.record,
     }
-    with folder_moved_when_whole(folder, overwrite=overwrite) as aside:
+    with folder_moved_when_whole(folder, overwrite=overwrite, marker=MARKER) as aside:
         (aside / "encoder").mkdir()
         tagger.encoder.save(aside / "encoder")
         weights = {name: value.detach().cpu().contiguous() for name, value in tagger.head.state_dict().items()}
         save_file(weights, aside / "head.safetensors")
-        (aside / "tagger.json").write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
+        (aside / MARKER).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def load_tagger(folder: str | Path) -> Tagger:
@@ -54,16 +58,16 @@ def load_tagger(folder: str | Path) -> Tagger:
         head = Head(encoder.dim, labels, HeadOptions(**description["head"]))
         weights = load_file(folder / "head.safetensors")
         head.to(weights["weight"].dtype).load_state_dict(weights)
-    except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        tagger = Tagger(encoder, head, labels, description["unit"])
+        tagger.record = dict(description["record"])
+    except _DAMAGE as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise TaggerError(f"{folder}: the tagger is damaged ({reason}); train it again or restore a copy") from error
-    tagger = Tagger(encoder, head, labels, description["unit"])
-    tagger.record = description["record"]
     return tagger.eval()
 
 
 def _description(folder: Path) -> dict[str, Any]:
-    path = folder / "tagger.json"
+    path = folder / MARKER
     if not path.is_file():
         raise TaggerError(f"{folder}: not a tagger (no tagger.json); give a folder that `tagtrace train` wrote")
     try:

@@ -33,7 +33,8 @@ class LexicalOptions:
     buckets: int = 2**16
     width: int = 128
     hidden: int = 256
-    form_dropout: float = 0.3
+    dropout: float = 0.5
+    form_dropout: float = 0.5
     """How often training hides a word's own form, so that spelling and neighbours must do."""
 
     def __post_init__(self) -> None:
@@ -116,7 +117,7 @@ class Lexical(Encoder):
         nn.init.normal_(self.table.weight, std=options.width**-0.5)
         self.near = Neighbours(options.width, options.hidden)
         self.far = Neighbours(options.hidden, options.hidden, reach=1)
-        self.dropout = nn.Dropout(0.3)
+        self.dropout = nn.Dropout(options.dropout)
         self._cache: dict[str, tuple[list[int], int]] = {}
 
     def prepare(self, sentence: Sentence) -> list[tuple[list[int], int]]:
