@@ -1,4 +1,4 @@
-"""Hypothesis strategies for small CRFs."""
+"""Small random CRFs and heads, and Hypothesis strategies for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tagtrace.data import LabelSet
+from tagtrace.tagger import Head, HeadOptions, Rows
 from tagtrace.tagger.scores import Scores
+
+Case = tuple[Scores, Tensor]
+
+LABELS = LabelSet(("O", "B-X", "I-X"), "iob2")
+HEADS = [
+    HeadOptions(),
+    HeadOptions(start_end=True),
+    HeadOptions(constrained=True),
+    HeadOptions(start_end=True, constrained=True),
+    HeadOptions("softmax"),
+]
 
 
 def random_scores(
@@ -51,3 +64,22 @@ def all_segments(scores: Scores) -> Tensor:
             for stop in range(start + 1, length + 1)
         ]
     )
+
+
+def random_rows(seed: int = 0, lengths: tuple[int, ...] = (5, 1, 3, 8, 2), dim: int = 4) -> Rows:
+    """Features and labels that are allowed in IOB2."""
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(sum(lengths), dim, generator=generator)
+    labels: list[int] = []
+    for length in lengths:
+        previous = 0
+        for _ in range(length):
+            allowed = [0, 1] if previous == 0 else [0, 1, 2]
+            previous = allowed[int(torch.randint(len(allowed), (1,), generator=generator))]
+            labels.append(previous)
+    return Rows(features, torch.tensor(labels), torch.tensor(lengths))
+
+
+def random_theta(head: Head, seed: int = 1) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(head.num_parameters, generator=generator, dtype=torch.float64)

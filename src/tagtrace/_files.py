@@ -32,13 +32,14 @@ def file_moved_when_whole(path: str | Path) -> Iterator[IO[bytes]]:
 
     A device or a pipe (``/dev/stdout``) cannot be replaced and is written to directly.
     """
-    path = Path(path).resolve()
+    path = Path(path)
     if path.is_dir():
         raise OptionError(f"{path}: is a folder; give the name of a file")
     if path.exists() and not path.is_file():
         with path.open("wb") as stream:
             yield stream
         return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -54,8 +55,14 @@ def file_moved_when_whole(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def check_replaceable(path: str | Path, *, overwrite: bool, marker: str) -> None:
-    """Refuse a folder that may not be replaced: only one that holds ``marker``, or nothing, is ours to delete."""
+    """Refuse, before any work is done, a folder that cannot be made or may not be replaced.
+
+    Only one that holds ``marker``, or nothing, is ours to delete.
+    """
     path = Path(path)
+    parent = next((parent for parent in path.resolve().parents if parent.exists()), path)
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise OptionError(f"{path}: {parent} is no folder that can be written to; choose another place")
     if not path.exists():
         return
     if not overwrite:

@@ -12,9 +12,7 @@ from torch import Tensor
 from tagtrace.tagger import crf, recursions
 from tagtrace.tagger.scores import Scores
 from tests import oracles
-from tests.strategies import all_segments, random_scores, small_scores
-
-Case = tuple[Scores, Tensor]
+from tests.strategies import Case, all_segments, random_scores, small_scores
 
 
 def close(ours: Tensor, oracle: Tensor) -> None:

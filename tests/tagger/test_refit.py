@@ -4,42 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
 from tagtrace._checks import OptionError, TrainingError
-from tagtrace.data import LabelSet
 from tagtrace.tagger import HeadOptions, RefitOptions, Rows, crf, refit_head
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import pad_rows, unpad_rows
-
-LABELS = LabelSet(("O", "B-X", "I-X"), "iob2")
-HEADS = [
-    HeadOptions(),
-    HeadOptions(start_end=True),
-    HeadOptions(constrained=True),
-    HeadOptions(start_end=True, constrained=True),
-    HeadOptions("softmax"),
-]
-
-
-def random_rows(seed: int = 0, lengths: tuple[int, ...] = (5, 1, 3, 8, 2), dim: int = 4) -> Rows:
-    """Features and labels that are allowed in IOB2."""
-    generator = torch.Generator().manual_seed(seed)
-    features = torch.randn(sum(lengths), dim, generator=generator)
-    labels: list[int] = []
-    for length in lengths:
-        previous = 0
-        for _ in range(length):
-            allowed = [0, 1] if previous == 0 else [0, 1, 2]
-            previous = allowed[int(torch.randint(len(allowed), (1,), generator=generator))]
-            labels.append(previous)
-    return Rows(features, torch.tensor(labels), torch.tensor(lengths))
-
-
-def random_theta(head: Head, seed: int = 1) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(head.num_parameters, generator=generator, dtype=torch.float64)
+from tests.strategies import HEADS, LABELS, random_rows, random_theta
 
 
 @pytest.mark.parametrize("options", HEADS)
@@ -62,7 +33,9 @@ def test_hessian_product_agrees_with_finite_differences(options: HeadOptions) ->
     objective = Objective(head, random_rows(), l2=0.7)
     theta = random_theta(head)
     hessian = objective.hessian(theta)
-    products = torch.stack([hessian(row) for row in torch.eye(len(theta), dtype=torch.float64)])
+    eye = torch.eye(len(theta), dtype=torch.float64)
+    products = torch.stack([hessian(row) for row in eye])
+    torch.testing.assert_close(hessian(eye), products, rtol=0, atol=1e-13)  # many at once
     step = 1e-5
     for index in range(len(theta)):
         moved = torch.zeros_like(theta)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -30,6 +31,7 @@ RECIPE = TrainOptions(epochs=6, batch_size=32, schedule="linear")
 def demo(folder: Path, seed: int) -> None:
     """Invent a small corpus of newswire with planted label errors, train a tagger on it and evaluate it."""
     start = time.monotonic()
+    recipe = replace(RECIPE, seed=seed)
     with folder_moved_when_whole(folder, overwrite=True, marker="data/planted.jsonl") as aside:
         corpus = generate(seed)
         write_invented(corpus, aside / "data")
@@ -46,7 +48,7 @@ def demo(folder: Path, seed: int) -> None:
         tagger = new_tagger(build_encoder("lexical", ()), labels)
         err.print("training the offline tagger", highlight=False)
         with TrainingDisplay() as display:
-            train_tagger(tagger, files["train"].sentences, files["dev"].sentences, RECIPE, progress=display)
+            train_tagger(tagger, files["train"].sentences, files["dev"].sentences, recipe, progress=display)
         for split in ("dev", "test"):
             gold = [sentence.labels for sentence in files[split].sentences]
             card = score_labels(gold, tagger.predict(files[split].sentences), labels.scheme)

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import click
+from safetensors import SafetensorError
 
 from tagtrace._checks import TagtraceError
 from tagtrace._version import __version__
@@ -22,14 +23,19 @@ class OneLineErrors(click.Group):
         except TagtraceError as error:
             _fail(str(error))
         except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # click ends quietly when nobody reads on
             _fail(_describe(error))
+        except SafetensorError as error:
+            _fail(f"weights cannot be written or read ({error}); is there space left on the disk?")
         except KeyboardInterrupt:
             _fail("stopped; what was written so far is whole")
 
 
 def _describe(error: OSError) -> str:
     what = error.strerror or str(error)
-    where = f"{error.filename}: " if error.filename else ""
+    path = error.filename2 or error.filename  # of two, the one the user named
+    where = f"{path}: " if path else ""
     hint = "; free some space and run again" if error.errno == errno.ENOSPC else ""
     return f"{where}{what}{hint}"
 

@@ -15,8 +15,9 @@ from tagtrace.tagger.metrics import Score, Scorecard
 from tagtrace.tagger.tagger import Progress as Callback
 from tagtrace.tagger.training import Step
 
-out = Console()
-err = Console(stderr=True)
+# No markup: file names and labels may hold brackets and colons.
+out = Console(markup=False, emoji=False, highlight=False)
+err = Console(markup=False, emoji=False, highlight=False, stderr=True)
 
 
 def _bars() -> Progress:
@@ -30,6 +31,7 @@ def _bars() -> Progress:
         TimeRemainingColumn(),
         console=err,
         transient=True,
+        disable=not err.is_terminal,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 import click
 import torch
 
-from tagtrace._checks import DataError, OptionError
+from tagtrace._checks import DataError
+from tagtrace._files import check_replaceable
 from tagtrace.cli.options import device_option, pick_device, read_options, reading_options
 from tagtrace.cli.show import TrainingDisplay, counting, err, out, refit_line, scorecard_table
 from tagtrace.data import Corpus, LabelSet, read_corpus, write_predictions
@@ -29,6 +29,8 @@ from tagtrace.tagger import (
     score_labels,
     train_tagger,
 )
+from tagtrace.tagger.checkpoint import remove_checkpoint
+from tagtrace.tagger.store import MARKER
 
 
 @click.command()
@@ -69,6 +71,9 @@ from tagtrace.tagger import (
 )
 @click.option("--l2", type=float, default=1.0, show_default=True, help="Encoders that are not trained: see refit.")
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--checkpoint-seconds", type=float, default=60.0, show_default=True, help="How often to save where the run stands."
+)
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--restart", is_flag=True, help="Forget the checkpoint of an unfinished run.")
 @device_option
@@ -80,22 +85,23 @@ def train(train_file: str, folder: Path, dev_file: str | None, **values: Any) ->
     trained (vectors, precomputed) the head alone is fitted, exactly.
     """  # fmt: skip
     options = read_options(values)
-    if folder.exists() and not values["overwrite"]:
-        raise OptionError(f"{folder}: exists already; choose another folder or pass --overwrite")
+    check_replaceable(folder, overwrite=values["overwrite"], marker=MARKER)
     recipe = TrainOptions(**{f.name: values[f.name] for f in fields(TrainOptions) if f.name in values})
     head = HeadOptions(values["head"], values["start_end"], values["constrained"])
     corpus = read_corpus(train_file, options)
     dev = read_corpus(dev_file, options) if dev_file else None
     labels = LabelSet.from_sentences(corpus.sentences, corpus.normalised_scheme)
+    if dev is not None:
+        labels.check(dev.sentences)
     torch.manual_seed(recipe.seed)
     encoder = build_encoder(values["encoder"], corpus.sentences)
     tagger = new_tagger(encoder, labels, head, values["unit"]).to(pick_device(values["device"]))
-    checkpoint = folder.with_name(folder.name + ".checkpoint")
+    checkpoint = folder.parent / f"{folder.resolve().name}.checkpoint"
     if values["restart"]:
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        remove_checkpoint(checkpoint)
     if encoder.trainable:
         if checkpoint.exists():
-            err.print(f"going on from {checkpoint}")
+            err.print(f"going on from {checkpoint}", soft_wrap=True)
         with TrainingDisplay() as display:
             train_tagger(
                 tagger, corpus.sentences, dev.sentences if dev else (), recipe,
@@ -105,10 +111,10 @@ def train(train_file: str, folder: Path, dev_file: str | None, **values: Any) ->
         err.print(f"{encoder.kind} features are not trained: fitting the head exactly")
         refit_tagger(tagger, corpus.sentences, RefitOptions(l2=values["l2"]), progress=refit_line)
     tagger.record["data"] = {"train": str(train_file), "fingerprint": corpus.fingerprint}
+    save_tagger(tagger, folder, overwrite=values["overwrite"])
     if dev is not None:
         _show_scores(_evaluate(tagger, dev, constrained=True), str(dev_file))
-    save_tagger(tagger, folder, overwrite=values["overwrite"])
-    out.print(f"saved {folder}", highlight=False)
+    out.print(f"saved {folder}", soft_wrap=True)
 
 
 @click.command()
@@ -128,15 +134,14 @@ def refit(folder: Path, train_file: str, target: Path, **values: Any) -> None:
     """
     options = read_options(values)
     refitting = RefitOptions(values["l2"], values["tolerance"], values["max_steps"])
-    if target.exists() and not values["overwrite"]:
-        raise OptionError(f"{target}: exists already; choose another folder or pass --overwrite")
+    check_replaceable(target, overwrite=values["overwrite"], marker=MARKER)
     tagger = load_tagger(folder).to(pick_device(values["device"]))
     corpus = _read_for(tagger, train_file, options)
     with counting("encoding") as progress:
         refit_tagger(tagger, corpus.sentences, refitting, encoding=progress, progress=refit_line)
     tagger.record["data"] = {"train": str(train_file), "fingerprint": corpus.fingerprint}
     save_tagger(tagger, target, overwrite=values["overwrite"])
-    out.print(f"saved {target}", highlight=False)
+    out.print(f"saved {target}", soft_wrap=True)
 
 
 @click.command()
@@ -155,7 +160,7 @@ def predict(folder: Path, file: str, target: Path, **values: Any) -> None:
     with counting("predicting") as progress:
         predicted = tagger.predict(corpus.sentences, constrained=values["constrained"], progress=progress)
     write_predictions(corpus, predicted, target)
-    out.print(f"wrote {target}: {len(predicted):,} sentences", highlight=False)
+    out.print(f"wrote {target}: {len(predicted):,} sentences", soft_wrap=True)
 
 
 @click.command()

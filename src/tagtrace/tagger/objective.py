@@ -84,26 +84,32 @@ class HessianProduct:
             self.runs = [_scaled(run(each)) for each in scores]
 
     @torch.no_grad()
-    def __call__(self, vector: Tensor) -> Tensor:
-        """H v for v (P,)."""
-        parts = self.head.unflatten(vector)
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """H v for v (P,), or for Q of them at once, (Q, P)."""
+        if vectors.dim() == 1:
+            return self(vectors.unsqueeze(0)).squeeze(0)
+        parts = self.head.unflatten(vectors)
         product = {name: torch.zeros_like(part) for name, part in parts.items()}
-        zeros = {"transitions": self.head.transitions, "start": self.head.start, "end": self.head.end}
-        edges, start, end = (parts.get(name, torch.zeros_like(zero)) for name, zero in zeros.items())
-        weight = parts["weight"]  # (C, D + 1)
+        edges, start, end = (self._part(parts, name, len(vectors)) for name in ("transitions", "start", "end"))
+        weight = parts["weight"].flatten(0, 1)  # (Q C, D + 1)
         for chunk, chains in zip(self.objective.chunks, self.runs, strict=True):
             features = chunk.features.double()
-            emissions = torch.addmm(weight[:, -1], features, weight[:, :-1].T)  # (n, C)
-            tangent = Tangent(pad_rows(emissions, chunk.lengths), edges, start, end)
-            moved = marginal_tangent(chains, tangent)
-            nodes = unpad_rows(moved.nodes, chunk.lengths)  # (n, C)
-            product["weight"] += torch.cat([nodes.T @ features, nodes.sum(0).unsqueeze(1)], 1)
-            others = {"transitions": moved.edge_sum, "start": moved.first, "end": moved.last}
-            for name, value in others.items():
+            emissions = torch.addmm(weight[:, -1], features, weight[:, :-1].T)  # (n, Q C)
+            emissions = emissions.unflatten(1, (len(vectors), -1))  # (n, Q, C)
+            moved = marginal_tangent(chains, Tangent(pad_rows(emissions, chunk.lengths), edges, start, end))
+            nodes = unpad_rows(moved.nodes, chunk.lengths).flatten(1)  # (n, Q C)
+            rows = torch.cat([nodes.T @ features, nodes.sum(0).unsqueeze(1)], 1)  # (Q C, D + 1)
+            product["weight"] += rows.unflatten(0, (len(vectors), -1))
+            for name, value in (("transitions", moved.edge_sum), ("start", moved.first), ("end", moved.last)):
                 if name in product:
                     product[name] += value
-        flat = torch.cat([part.flatten() for part in product.values()])
-        return flat / self.objective.num_chains + self.objective.l2 * vector
+        flat = torch.cat([part.flatten(1) for part in product.values()], 1)
+        return flat / self.objective.num_chains + self.objective.l2 * vectors
+
+    def _part(self, parts: dict[str, Tensor], name: str, num_vectors: int) -> Tensor:
+        """A named part of Q directions; zeros for what the head does not learn."""
+        zero = torch.zeros_like(getattr(self.head, name))
+        return parts[name] if name in parts else zero.expand(num_vectors, *zero.shape)
 
 
 def _scaled(chains: object) -> ScaledRun:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from tagtrace._checks import EncoderError, OptionError
+from tagtrace._checks import DataError, EncoderError, OptionError, at
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.sentence import Sentence, join_documents
 from tagtrace.tagger import crf
@@ -51,6 +51,18 @@ class Tagger(nn.Module):
         """What the tagger labels as one chain: the sentences, or each document as one."""
         return join_documents(sentences) if self.unit == "document" else list(sentences)
 
+    def labelled_chains(self, sentences: Sequence[Sentence], what: str) -> list[Sentence]:
+        """Chains whose labels the tagger knows; raises DataError where there are none, or others."""
+        chains = self.chains(sentences)
+        if not chains:
+            raise DataError(f"the {what} data is empty")
+        for chain in chains:
+            if not chain.is_labelled:
+                where = at(chain.path or chain.id or "sentence", chain.lines[0] if chain.lines else None)
+                raise DataError(f"{where}: the {what} data has no labels here; label it or leave it out")
+        self.labels.check(chains)
+        return chains
+
     def prepare(self, chain: Sentence) -> Example:
         labels = self.labels.encode(chain.labels) if chain.is_labelled else []
         return Example(self.encoder.prepare(chain), labels, len(chain))
@@ -70,7 +82,7 @@ class Tagger(nn.Module):
         self, sentences: Sequence[Sentence], *, constrained: bool = True, progress: Progress | None = None
     ) -> list[tuple[str, ...]]:
         """The best label sequence of each sentence; ``constrained`` allows only well-formed ones."""
-        chains = self.chains(sentences)
+        chains = [chain.with_labels(()) for chain in self.chains(sentences)]  # their labels, if any, are not read
         paths: list[list[int]] = [[] for _ in chains]
         for indices, batch in self._batches(chains, progress):
             scores = self.scores(batch, constrained=constrained)
@@ -82,8 +94,7 @@ class Tagger(nn.Module):
     @torch.no_grad()
     def rows(self, sentences: Sequence[Sentence], *, progress: Progress | None = None) -> Rows:
         """Frozen features and labels of all tokens, chains in order, on the CPU in float32."""
-        chains = self.chains(sentences)
-        self.labels.check(chains)
+        chains = self.labelled_chains(sentences, "given")
         lengths = torch.tensor([len(chain) for chain in chains])
         starts = lengths.cumsum(0) - lengths
         features = torch.empty(int(lengths.sum()), self.encoder.dim)
@@ -104,7 +115,8 @@ class Tagger(nn.Module):
 
     def scores(self, batch: Sequence[Example], *, constrained: bool | None = None) -> Scores:
         features = self.encode(batch).to(self.head.weight.dtype)
-        return self.head(features, lengths_of(batch), constrained=constrained)
+        with torch.autocast(self.device.type, enabled=False):  # the head is never computed in bfloat16
+            return self.head(features, lengths_of(batch), constrained=constrained)
 
     def _batches(
         self, chains: Sequence[Sentence], progress: Progress | None

@@ -24,7 +24,7 @@ from tagtrace.tagger.recursions import TINY, ScaledRun
 
 @dataclass(frozen=True)
 class Tangent:
-    """A direction of the scores: emissions (B, T, C), transitions (C, C), start (C,), end (C,)."""
+    """Q directions of the scores: emissions (B, T, Q, C), transitions (Q, C, C), start (Q, C), end (Q, C)."""
 
     emissions: Tensor
     transitions: Tensor
@@ -34,7 +34,7 @@ class Tangent:
 
 @dataclass(frozen=True)
 class MarginalTangent:
-    """Derivatives of the marginals: nodes (B, T, C); edge_sum (C, C), first and last (C,), summed over chains."""
+    """Derivatives of the marginals: nodes (B, T, Q, C), and sums over chains: edges (Q, C, C), first, last (Q, C)."""
 
     nodes: Tensor
     edge_sum: Tensor
@@ -43,52 +43,51 @@ class MarginalTangent:
 
 
 def marginal_tangent(run: ScaledRun, tangent: Tangent) -> MarginalTangent:
-    """The derivative of the node marginals, and of the summed edge, first and last marginals, along ``tangent``."""
+    """The derivative of the node marginals and of the summed edge, first and last marginals along each direction."""
     chains = run.chains
-    moved = torch.where(chains.mask.unsqueeze(2), chains.sort(tangent.emissions), 0.0)  # de (T, B, C)
-    ahead = _forward(run, tangent, moved)  # a' (T, B, C)
-    behind = _backward(run, tangent, moved)  # b' (T, B, C)
-    nodes = run.alpha * run.beta  # (T, B, C)
-    log_z = (nodes[0] * (ahead[0] + behind[0])).sum(1, keepdim=True)  # (B, 1)
+    moved = torch.where(chains.mask[..., None, None], chains.sort(tangent.emissions), 0.0)  # de (T, B, Q, C)
+    transitions = torch.where(run.matrix > 0, tangent.transitions, 0.0)  # forbidden ones do not move
+    ahead = _forward(run, moved, transitions, tangent.start)  # a' (T, B, Q, C)
+    behind = _backward(run, moved, transitions, tangent.end)  # b' (T, B, Q, C)
+    nodes = (run.alpha * run.beta).unsqueeze(2)  # (T, B, 1, C)
+    log_z = (nodes[0] * (ahead[0] + behind[0])).sum(2, keepdim=True)  # (B, Q, 1)
     node_tangent = nodes * (ahead + behind - log_z)
     left, right = run.edge_factors()  # (T - 1, B, C)
-    from_left = (left * ahead[:-1]).flatten(0, 1).T @ right.flatten(0, 1)
-    from_right = left.flatten(0, 1).T @ (right * (moved[1:] + behind[1:] - log_z)).flatten(0, 1)
-    edges = left.flatten(0, 1).T @ right.flatten(0, 1)
+    from_left = torch.einsum("tbi,tbqi,tbj->qij", left, ahead[:-1], right)
+    from_right = torch.einsum("tbi,tbj,tbqj->qij", left, right, moved[1:] + behind[1:] - log_z)
+    edges = left.flatten(0, 1).T @ right.flatten(0, 1)  # (C, C)
     return MarginalTangent(
         nodes=chains.unsort(node_tangent.transpose(0, 1)),
-        edge_sum=run.matrix * (from_left + from_right + edges * _finite(run, tangent.transitions)),
+        edge_sum=run.matrix * (from_left + from_right + edges * transitions),
         first=node_tangent[0].sum(0),
         last=chains.last(node_tangent).sum(0),
     )
 
 
-def _finite(run: ScaledRun, transitions: Tensor) -> Tensor:
-    """Forbidden transitions do not move."""
-    return torch.where(run.matrix > 0, transitions, 0.0)
-
-
-def _forward(run: ScaledRun, tangent: Tangent, moved: Tensor) -> Tensor:
-    weighted = run.matrix * _finite(run, tangent.transitions)  # M * dA
+def _forward(run: ScaledRun, moved: Tensor, transitions: Tensor, start: Tensor) -> Tensor:
+    """a' (T, B, Q, C)"""
+    weighted = run.matrix * transitions  # (Q, C, C)
     ahead = torch.zeros_like(moved)
-    ahead[0] = moved[0] + tangent.start
+    ahead[0] = moved[0] + start
     for t in range(1, len(run.chains.active)):
         n = run.chains.active[t]
         alpha = run.alpha[t - 1, :n]  # (n, C)
-        total = (alpha @ run.matrix).clamp_(min=TINY)
-        ahead[t, :n] = moved[t, :n] + ((alpha * ahead[t - 1, :n]) @ run.matrix + alpha @ weighted) / total
+        total = (alpha @ run.matrix).clamp_(min=TINY).unsqueeze(1)
+        step = (alpha.unsqueeze(1) * ahead[t - 1, :n]) @ run.matrix + torch.einsum("ni,qij->nqj", alpha, weighted)
+        ahead[t, :n] = moved[t, :n] + step / total
     return ahead
 
 
-def _backward(run: ScaledRun, tangent: Tangent, moved: Tensor) -> Tensor:
-    weighted = (run.matrix * _finite(run, tangent.transitions)).T
+def _backward(run: ScaledRun, moved: Tensor, transitions: Tensor, end: Tensor) -> Tensor:
+    """b' (T, B, Q, C)"""
+    weighted = run.matrix * transitions  # (Q, C, C)
     behind = torch.zeros_like(moved)
     lengths = run.chains.lengths
-    behind[lengths - 1, torch.arange(len(lengths))] = tangent.end
+    behind[lengths - 1, torch.arange(len(lengths))] = end
     for t in range(len(run.chains.active) - 1, 0, -1):
         n = run.chains.active[t]
         right = run.psi[t, :n] * run.beta[t, :n]  # (n, C)
-        total = (right @ run.matrix.T).clamp_(min=TINY)
-        step = (right * (moved[t, :n] + behind[t, :n])) @ run.matrix.T + right @ weighted
-        behind[t - 1, :n] = step / total
+        total = (right @ run.matrix.T).clamp_(min=TINY).unsqueeze(1)
+        step = (right.unsqueeze(1) * (moved[t, :n] + behind[t, :n])) @ run.matrix.T
+        behind[t - 1, :n] = (step + torch.einsum("nj,qij->nqi", right, weighted)) / total
     return behind

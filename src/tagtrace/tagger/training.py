@@ -7,6 +7,7 @@ checkpoint ends with the same weights as one that was not.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from tagtrace._checks import DataError, OptionError, TrainingError
+from tagtrace._checks import OptionError, TrainingError
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger import crf
 from tagtrace.tagger.checkpoint import Checkpoint, CheckpointState
@@ -62,14 +63,13 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise OptionError(f"{name} {value}: must be above 0")
-        if not 0 <= self.dropout < 1 or not self.max_norm > 0 or self.weight_decay < 0:
+        if not 0 <= self.dropout < 1 or not self.max_norm > 0 or not self.weight_decay >= 0:
             raise OptionError("dropout must be in [0, 1), max_norm above 0, weight_decay at least 0")
-        if self.schedule not in ("constant", "linear") or self.precision not in (
-            "auto",
-            "float32",
-            "bfloat16",
-        ):
-            raise OptionError("schedule must be constant or linear; precision auto, float32 or bfloat16")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise OptionError(f"{name} {getattr(self, name)!r}: choose {' or '.join(choices)}")
+        if not 0 <= self.seed < 2**63:
+            raise OptionError(f"seed {self.seed}: must be from 0 to 2**63 - 1")
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
@@ -133,6 +133,7 @@ class _Run:
         folder: Path | None,
     ) -> None:
         self.tagger, self.options = tagger, options
+        self.sentences, self.dev_sentences = sentences, dev
         self.examples = _examples(tagger, sentences, "training")
         self.dev = _examples(tagger, dev, "dev") if dev else []
         self.batches_per_epoch = -(-len(self.examples) // options.batch_size)
@@ -151,12 +152,13 @@ class _Run:
         """What must be equal for a checkpoint to belong to this run."""
         options = {k: v for k, v in self.options.to_json().items() if k != "checkpoint_seconds"}
         sizes = {name: list(value.shape) for name, value in self.tagger.state_dict().items()}
-        counts = [sum(e.length for e in self.examples), len(self.examples), len(self.dev)]
         return {
             "options": options,
             "labels": list(self.tagger.labels.labels),
-            "sizes": sizes,
-            "counts": counts,
+            "head": self.tagger.head.options.to_json(),
+            "encoder": [self.tagger.encoder.kind, getattr(self.tagger.encoder, "name", None), sizes],
+            "unit": self.tagger.unit,
+            "data": [_digest(self.sentences), _digest(self.dev_sentences)],
         }
 
     def resume(self) -> None:
@@ -248,12 +250,15 @@ class _Run:
 
 
 def _examples(tagger: Tagger, sentences: Sequence[Sentence], what: str) -> list[Example]:
-    chains = tagger.chains(sentences)
-    unlabelled = next((chain for chain in chains if not chain.is_labelled), None)
-    if not chains or unlabelled is not None:
-        raise DataError(f"the {what} data has no labels" if chains else f"the {what} data is empty")
-    tagger.labels.check(chains)
-    return [tagger.prepare(chain) for chain in chains]
+    return [tagger.prepare(chain) for chain in tagger.labelled_chains(sentences, what)]
+
+
+def _digest(sentences: Sequence[Sentence]) -> str:
+    """A checksum of tokens, labels and documents: one label more or less is another run."""
+    digest = hashlib.sha256()
+    for sentence in sentences:
+        digest.update(repr((sentence.document, sentence.tokens, sentence.labels)).encode())
+    return digest.hexdigest()
 
 
 def _optimiser(tagger: Tagger, options: TrainOptions, rate: float) -> torch.optim.AdamW:

@@ -1,0 +1,48 @@
+"""The dense Hessian against Hessian products, and label covariances against enumeration."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+
+from tagtrace.influence import hessian as hessian_module
+from tagtrace.influence.covariance import label_covariances
+from tagtrace.influence.hessian import dense_hessian
+from tagtrace.tagger import Head, HeadOptions
+from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.recursions import ScaledRun, run
+from tests import oracles
+from tests.strategies import HEADS, LABELS, Case, random_rows, random_theta, small_scores
+
+
+@given(small_scores())
+def test_label_covariances_are_sums_over_sequences(case: Case) -> None:
+    scores, _ = case
+    chains = run(scores)
+    if not isinstance(chains, ScaledRun):
+        return
+    covariances = label_covariances(chains)
+    _, T, C = scores.emissions.shape
+    for row in range(len(scores.lengths)):
+        expected = torch.zeros(T, C, T, C, dtype=torch.float64)
+        sequences, log_p = oracles.enumerate_chain(scores, row)
+        nodes = oracles.node_marginals(scores, row)
+        for sequence, p in zip(sequences, log_p.exp(), strict=True):
+            for s, first in enumerate(sequence):
+                for t, second in enumerate(sequence):
+                    expected[s, first, t, second] += p
+        expected -= nodes.unsqueeze(2).unsqueeze(3) * nodes
+        torch.testing.assert_close(covariances[row], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", HEADS)
+@pytest.mark.parametrize("cells", [1, 200, 10**6])
+def test_dense_hessian_equals_hessian_products(
+    options: HeadOptions, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hessian_module, "CELLS", cells)
+    head = Head(4, LABELS, options)
+    product = Objective(head, random_rows(), l2=0.7).hessian(random_theta(head))
+    eye = torch.eye(head.num_parameters, dtype=torch.float64)
+    torch.testing.assert_close(dense_hessian(product), product(eye), rtol=0, atol=1e-12)
