@@ -1,0 +1,8 @@
+"""Solvers of curvature systems, one per file, behind one interface: ``solve(right) -> Solution``."""
+
+from tagtrace.influence.solvers.cholesky import Cholesky
+from tagtrace.influence.solvers.conjugate_gradient import ConjugateGradient
+from tagtrace.influence.solvers.direct import Direct
+from tagtrace.influence.solvers.solution import Solution, SolveError, Solver
+
+__all__ = ["Cholesky", "ConjugateGradient", "Direct", "Solution", "SolveError", "Solver"]

@@ -1,0 +1,22 @@
+"""Operators that are inverted in closed form: the identity and Kronecker factors."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from tagtrace.influence.operators import Identity, Kronecker
+from tagtrace.influence.solvers.solution import Solution, Solver, relative_residual
+
+
+class Direct(Solver):
+    """x = K^-1 b by formula."""
+
+    operator: Identity | Kronecker
+
+    def __init__(self, operator: Identity | Kronecker) -> None:
+        self.operator = operator
+
+    def try_solve(self, right: Tensor) -> Solution:
+        right = right.double()
+        value = self.operator.inverse(right)
+        return Solution(value, relative_residual(self.operator, value, right), 0, "exact")

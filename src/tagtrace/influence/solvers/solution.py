@@ -1,0 +1,54 @@
+"""What a solve gives back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from tagtrace._checks import TagtraceError
+from tagtrace.influence.operators import Operator
+
+
+class SolveError(TagtraceError):
+    """A linear system was not solved to the accuracy asked for."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """K^-1 b for Q right-hand sides b, with how well each was solved."""
+
+    value: Tensor
+    """(Q, P)"""
+    residual: Tensor
+    """|K x - b| / |b|, (Q,)"""
+    num_steps: int
+    status: Literal["exact", "converged", "not converged"]
+
+
+class Solver(ABC):
+    """Solves (K + damping I) x = b for one operator, again and again."""
+
+    operator: Operator
+
+    @abstractmethod
+    def try_solve(self, right: Tensor) -> Solution:
+        """The best solution found for right-hand sides (Q, P), whatever its status."""
+
+    def solve(self, right: Tensor) -> Solution:
+        """As ``try_solve``, but a failed solve is an error and never passed off as a result."""
+        solution = self.try_solve(right)
+        if solution.status == "not converged" or not bool(solution.value.isfinite().all()):
+            worst = float(solution.residual.max())
+            raise SolveError(
+                f"the curvature solve stopped at a relative residual of {worst:.1e} after {solution.num_steps} steps; "
+                "add damping, allow more steps, or use the dense solver"
+            )
+        return solution
+
+
+def relative_residual(operator: Operator, value: Tensor, right: Tensor) -> Tensor:
+    """|K x - b| / |b| for each row, (Q,); 0 where b is 0 and solved."""
+    return (operator(value) - right).norm(dim=1) / right.norm(dim=1).clamp(min=1e-300)
