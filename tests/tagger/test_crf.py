@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from tagtrace.tagger import crf, recursions
@@ -188,3 +190,62 @@ def test_shapes_are_checked_at_the_door() -> None:
         Scores.of(emissions, torch.zeros(4, 4), torch.tensor([3, 4]))
     with pytest.raises(ValueError, match="at least 1"):
         Scores.of(emissions, torch.zeros(4, 4), torch.tensor([3, 0]))
+
+
+@given(small_scores(), st.integers(0, 2**12 - 1))
+def test_partial_loss_sums_over_unknown_labels(case: Case, pattern: int) -> None:
+    scores, labels = case
+    known = torch.tensor([bool(pattern >> k & 1) for k in range(labels.numel())]).view_as(labels)
+    losses = crf.partial_loss(scores, labels, known)
+    for row, loss in enumerate(losses):
+        sequences, log_p = oracles.enumerate_chain(scores, row)
+        y, is_known = path(labels, scores, row), known[row].tolist()
+        agrees = [all(a == b for a, b, k in zip(s, y, is_known, strict=False) if k) for s in sequences]
+        close(loss, -torch.logsumexp(log_p[torch.tensor(agrees)], 0))
+
+
+@given(small_scores(), st.integers(0, 1000))
+@settings(max_examples=30)
+def test_each_chain_may_have_its_own_transitions(case: Case, seed: int) -> None:
+    scores, labels = case
+    B, _, C = scores.emissions.shape
+    generator = torch.Generator().manual_seed(seed)
+    own = scores.transitions + torch.randn(B, C, C, generator=generator, dtype=torch.float64)
+    together = dataclasses.replace(scores, transitions=own.clone().requires_grad_())
+    segments = all_segments(scores)
+    loss = crf.joint_loss(together, labels)
+    conditional = crf.conditional_loss(together, labels, segments)
+    loss.sum().backward()
+    assert together.transitions.grad is not None
+    for row in range(B):
+        alone = dataclasses.replace(scores.select(torch.tensor([row])), transitions=own[row].clone().requires_grad_())
+        expected = crf.joint_loss(alone, labels[row : row + 1])
+        expected.sum().backward()
+        assert alone.transitions.grad is not None
+        close(loss[row].detach(), expected[0].detach())
+        close(together.transitions.grad[row], alone.transitions.grad)
+        inside = segments[segments[:, 0] == row] * torch.tensor([0, 1, 1])
+        close(
+            conditional[segments[:, 0] == row].detach(),
+            crf.conditional_loss(alone, labels[row : row + 1], inside).detach(),
+        )
+        assert crf.viterbi(together)[0][row] == crf.viterbi(alone)[0][0]
+
+
+@pytest.mark.parametrize(("gap", "length", "expected"), [(5.0, 200, -1000.0), (100.0, 12, -1200.0)])
+def test_labels_that_only_end_well_are_not_lost(gap: float, length: int, expected: float) -> None:
+    """Label 1 is unlikely everywhere, cannot be entered, and is the only one that may end the chain."""
+    emissions = torch.tensor([0.0, -gap], dtype=torch.float64).expand(1, length, 2)
+    transitions = torch.tensor([[0.0, -torch.inf], [-torch.inf, 0.0]], dtype=torch.float64)
+    scores = Scores.of(emissions, transitions, end=torch.tensor([-torch.inf, 0.0], dtype=torch.float64))
+    close(crf.log_partition(scores), torch.tensor([expected], dtype=torch.float64))
+    close(crf.node_marginals(scores)[0, :, 1], torch.ones(length, dtype=torch.float64))
+
+
+def test_losses_of_long_confident_chains_keep_their_digits() -> None:
+    emissions = torch.zeros(1, 5000, 3)
+    emissions[..., 0] = 14.0
+    scores = Scores.of(emissions, torch.zeros(3, 3))
+    loss = crf.joint_loss(scores, torch.zeros(1, 5000, dtype=torch.long))
+    expected = 5000 * math.log1p(2 * math.exp(-14.0))
+    assert float(loss) == pytest.approx(expected, rel=1e-6)

@@ -117,3 +117,21 @@ def test_padding_and_back() -> None:
     assert padded.shape == (5, 8, 4)
     assert not padded[1, 1:].any()
     torch.testing.assert_close(unpad_rows(padded, rows.lengths), rows.features)
+
+
+@pytest.mark.parametrize("scale", [1e4, 1e6])
+def test_refit_starts_over_from_a_head_with_huge_weights(scale: float) -> None:
+    rows = random_rows()
+    wild = Head(4, LABELS)
+    wild.set_flat(scale * random_theta(wild).float())
+    calm = refit_head(Head(4, LABELS), rows, RefitOptions(tolerance=1e-9))
+    torch.testing.assert_close(refit_head(wild, rows, RefitOptions(tolerance=1e-9)).head.flat(), calm.head.flat())
+
+
+def test_nearly_dependent_features_are_solved_or_refused_in_one_line() -> None:
+    rows = random_rows()
+    rows.features[:] = 1e6 + 1e-3 * rows.features
+    try:
+        refit_head(Head(4, LABELS), rows, RefitOptions(l2=1e-4, max_steps=30))
+    except TrainingError as error:
+        assert "\n" not in str(error)  # noqa: PT017

@@ -10,6 +10,7 @@ Conventions
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,37 +29,39 @@ class _LogPartition(torch.autograd.Function):
         ctx: Any, emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
     ) -> Tensor:
         ctx.run = run(Scores(emissions, transitions, start, end, lengths))
-        return ctx.run.log_z().to(emissions.dtype)
+        return ctx.run.log_z()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         chains: Run = ctx.run
-        weights = grads[0].double()  # (B,)
+        weights = grads[0]  # (B,)
         nodes = chains.nodes() * weights.view(-1, 1, 1)  # (B, T, C)
         first = nodes[:, 0].sum(0)
         last = nodes[torch.arange(len(weights)), chains.scores.lengths - 1].sum(0)
-        parts = (nodes, chains.edge_sum(weights), first, last)
+        is_shared = chains.scores.transitions.dim() == 2
+        edges = chains.edge_sum(weights) if is_shared else chains.edge_sums() * weights.view(-1, 1, 1)
+        parts = (nodes, edges, first, last)
         return (*(part.to(chains.scores.emissions.dtype) for part in parts), None)
 
 
 def log_partition(scores: Scores) -> Tensor:
-    """log Z(x) = log sum_y exp score(y), (B,). Its gradient is the marginals."""
+    """log Z(x) = log sum_y exp score(y), (B,), in float64. Its gradient is the marginals."""
     s = scores
     out: Any = _LogPartition.apply(s.emissions, s.transitions, s.start, s.end, s.lengths)
     return out
 
 
 def path_score(scores: Scores, labels: Tensor) -> Tensor:
-    """The score of one label sequence per chain: labels (B, T) -> (B,)."""
+    """The score of one label sequence per chain: labels (B, T) -> (B,), in float64."""
     emissions, transitions = scores.emissions, scores.transitions
     labels = labels.to(emissions.device)
     mask = length_mask(scores.lengths, emissions.shape[1], emissions.device)  # (B, T)
-    zero = emissions.new_zeros(())
-    nodes = emissions.gather(2, labels.unsqueeze(2)).squeeze(2)  # (B, T)
-    edges = transitions[labels[:, :-1], labels[:, 1:]]  # (B, T - 1)
+    nodes = emissions.gather(2, labels.unsqueeze(2)).squeeze(2).double()  # (B, T)
+    chain = () if transitions.dim() == 2 else (torch.arange(len(labels), device=labels.device).unsqueeze(1),)
+    edges = transitions[(*chain, labels[:, :-1], labels[:, 1:])].double()  # (B, T - 1)
     last = labels.gather(1, (scores.lengths.to(labels.device) - 1).unsqueeze(1)).squeeze(1)  # (B,)
-    total = torch.where(mask, nodes, zero).sum(1) + torch.where(mask[:, 1:], edges, zero).sum(1)
+    total = torch.where(mask, nodes, 0.0).sum(1) + torch.where(mask[:, 1:], edges, 0.0).sum(1)
     return total + scores.start[labels[:, 0]] + scores.end[last]
 
 
@@ -83,6 +86,17 @@ def marginal_loss(scores: Scores, labels: Tensor, segments: Tensor) -> Tensor:
     return joint_loss(scores, labels)[rows] - conditional_loss(scores, labels, segments)
 
 
+def partial_loss(scores: Scores, labels: Tensor, known: Tensor) -> Tensor:
+    """-log p(labels where known | x), (B,): the marginal loss with any tokens unknown; known (B, T) is boolean.
+
+    = log Z(x) - log Z(x, known labels fixed) (Tsuboi et al., 2008; the paper's equation 2).
+    """
+    labels, known = labels.to(scores.emissions.device), known.to(scores.emissions.device)
+    other = torch.ones_like(scores.emissions, dtype=torch.bool).scatter(2, labels.unsqueeze(2), False)
+    fixed = scores.emissions.masked_fill(other & known.unsqueeze(2), -torch.inf)
+    return log_partition(scores) - log_partition(replace(scores, emissions=fixed))
+
+
 def segment_scores(scores: Scores, labels: Tensor, segments: Tensor) -> Scores:
     """The segments as chains of their own, given the labels outside them: (S, longest, C).
 
@@ -98,15 +112,19 @@ def segment_scores(scores: Scores, labels: Tensor, segments: Tensor) -> Scores:
     emissions = scores.emissions[rows.unsqueeze(1), _window_index(starts, stops)]  # (S, M, C)
     before = labels[rows, (starts - 1).clamp(min=0)]  # (S,)
     after = labels[rows, stops.clamp(max=labels.shape[1] - 1)]  # (S,)
-    into = torch.where((starts > 0).unsqueeze(1), scores.transitions[before], scores.start)  # (S, C)
-    out = torch.where((stops < lengths).unsqueeze(1), scores.transitions.T[after], scores.end)
+    is_shared = scores.transitions.dim() == 2
+    transitions = scores.transitions if is_shared else scores.transitions[rows]
+    leaving = transitions[before] if is_shared else transitions[torch.arange(len(rows)), before]  # (S, C)
+    arriving = transitions.T[after] if is_shared else transitions[torch.arange(len(rows)), :, after]
+    into = torch.where((starts > 0).unsqueeze(1), leaving, scores.start)  # (S, C)
+    out = torch.where((stops < lengths).unsqueeze(1), arriving, scores.end)
     position = torch.arange(emissions.shape[1], device=device)  # (M,)
     zero = emissions.new_zeros(())
     is_first = (position == 0).view(1, -1, 1)
     is_last = (position == (stops - starts - 1).unsqueeze(1)).unsqueeze(2)  # (S, M, 1)
     emissions = emissions + torch.where(is_first, into.unsqueeze(1), zero)
     emissions = emissions + torch.where(is_last, out.unsqueeze(1), zero)
-    return Scores.of(emissions, scores.transitions, stops - starts)
+    return Scores.of(emissions, transitions, stops - starts)
 
 
 def segment_labels(labels: Tensor, segments: Tensor) -> Tensor:

@@ -2,10 +2,9 @@
 
     J(theta) = (1/N) sum_i L(z_i, theta) + (lambda/2) |theta|^2,   lambda = l2 / N
 
-over theta = (W, A[, start, end]), N chains, in float64. With node marginals p_t, edge marginals q_t and
-f_t = (F_t, 1), the gradient is (1/N) sum (p_t - onehot(y_t)) f_t^T for W and (1/N) sum (q_t - onehot) for A, plus
-lambda theta. The Hessian product differentiates the marginals along a direction (``tangents``); the Hessian does
-not depend on the labels.
+over theta = (W, A[, start, end]), N chains, in float64. With node marginals p_t, edge marginals q_t and f_t = (F_t, 1),
+the gradient is (1/N) sum (p_t - onehot(y_t)) f_t^T for W and (1/N) sum (q_t - onehot) for A, plus lambda theta. The
+Hessian product differentiates the marginals along a direction (``tangents``); the Hessian does not depend on labels.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from tagtrace._checks import TrainingError
 from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.recursions import ScaledRun, run
+from tagtrace.tagger.recursions import Run, ScaledRun, run
 from tagtrace.tagger.rows import Rows, pad_rows, unpad_rows
 from tagtrace.tagger.tangents import Tangent, marginal_tangent
 
@@ -29,14 +29,21 @@ DOUBLE_LIMIT = 2**31
 
 @dataclass(frozen=True)
 class Evaluation:
-    """J and its gradient (P,) at some theta."""
+    """J and its gradient (P,) at theta, with the recursions they came from, one a chunk."""
 
+    theta: Tensor
     value: float
     gradient: Tensor
+    runs: list[Run]
 
     @property
     def max_gradient(self) -> float:
         return float(self.gradient.abs().max())
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether a Hessian product can be had here: no two scores of a token differ by hundreds."""
+        return all(isinstance(chains, ScaledRun) for chains in self.runs)
 
 
 class Objective:
@@ -53,35 +60,55 @@ class Objective:
             rows = Rows(rows.features.double(), rows.labels, rows.lengths)
         self.chunks = list(rows.chunks(2**18 if rows.features.is_cuda else 2**15))
 
+    @torch.no_grad()
     def evaluate(self, theta: Tensor) -> Evaluation:
         """J(theta) and its gradient."""
         self.head.set_flat(theta)
-        self.head.zero_grad()
-        total = 0.0
+        gradient = {name: torch.zeros_like(part) for name, part in self.head.unflatten(theta).items()}
+        total, runs = 0.0, []
         for chunk in self.chunks:
-            scores = self.head(chunk.features.double(), chunk.lengths)
-            loss = crf.joint_loss(scores, pad_rows(chunk.labels, chunk.lengths)).sum() / self.num_chains
-            loss.backward()
-            total += float(loss.detach())
-        gradient = torch.cat([_grad(parameter).flatten() for parameter in self.head.parameters()])
-        value = total + 0.5 * self.l2 * float(theta.square().sum())
-        return Evaluation(value, gradient + self.l2 * theta)
+            features = chunk.features.double()
+            scores = self.head(features, chunk.lengths)
+            runs.append(run(scores))
+            labels = pad_rows(chunk.labels, chunk.lengths)  # (B, T)
+            total += float((runs[-1].log_z() - crf.path_score(scores, labels)).sum())
+            _add_gradient(gradient, runs[-1], features, labels)
+        flat = torch.cat([part.flatten() for part in gradient.values()]) / self.num_chains + self.l2 * theta
+        value = total / self.num_chains + 0.5 * self.l2 * float(theta.square().sum())
+        return Evaluation(theta, value, flat, runs)
 
-    def hessian(self, theta: Tensor) -> HessianProduct:
+    def hessian(self, where: Evaluation | Tensor) -> HessianProduct:
         """The Hessian of J at theta, as a linear map."""
-        self.head.set_flat(theta)
-        return HessianProduct(self)
+        return HessianProduct(self, where if isinstance(where, Evaluation) else self.evaluate(where))
+
+
+def _add_gradient(gradient: dict[str, Tensor], chains: Run, features: Tensor, labels: Tensor) -> None:
+    """Add sum_i dL(z_i) to each part: expected counts minus the counts of the labels."""
+    lengths = chains.scores.lengths
+    onehot = F.one_hot(labels, gradient["weight"].shape[0]).double()  # (B, T, C)
+    errors = chains.nodes() - onehot  # (B, T, C)
+    flat = unpad_rows(errors, lengths)  # (n, C)
+    gradient["weight"] += torch.cat([flat.T @ features, flat.sum(0).unsqueeze(1)], 1)
+    rows = torch.arange(len(labels))
+    if "transitions" in gradient:
+        inside = (torch.arange(1, labels.shape[1]) < lengths.unsqueeze(1)).to(onehot)  # (B, T - 1)
+        counts = torch.einsum("bti,bt,btj->ij", onehot[:, :-1], inside, onehot[:, 1:])
+        gradient["transitions"] += chains.edge_sum(onehot.new_ones(len(labels))) - counts
+    if "start" in gradient:
+        gradient["start"] += errors[:, 0].sum(0)
+        gradient["end"] += errors[rows, lengths - 1].sum(0)
 
 
 class HessianProduct:
-    """v -> H v at the theta the objective's head holds when this is made; its recursions are kept."""
+    """v -> H v at one theta."""
 
-    def __init__(self, objective: Objective) -> None:
-        self.objective = objective
-        self.head = objective.head
-        with torch.no_grad():
-            scores = [self.head(chunk.features.double(), chunk.lengths) for chunk in objective.chunks]
-            self.runs = [_scaled(run(each)) for each in scores]
+    def __init__(self, objective: Objective, where: Evaluation) -> None:
+        if not where.is_scaled:
+            raise TrainingError("the scores differ by hundreds at one token: raise l2 or scale the features down")
+        self.objective, self.theta = objective, where.theta
+        self.head = deepcopy(objective.head)
+        self.head.set_flat(where.theta)
+        self.runs = [chains for chains in where.runs if isinstance(chains, ScaledRun)]
 
     @torch.no_grad()
     def __call__(self, vectors: Tensor) -> Tensor:
@@ -110,15 +137,3 @@ class HessianProduct:
         """A named part of Q directions; zeros for what the head does not learn."""
         zero = torch.zeros_like(getattr(self.head, name))
         return parts[name] if name in parts else zero.expand(num_vectors, *zero.shape)
-
-
-def _scaled(chains: object) -> ScaledRun:
-    """The tangents need scaled probabilities; scores too far apart for them mean that a fit has diverged."""
-    if not isinstance(chains, ScaledRun):
-        raise TrainingError("the scores differ by more than 300 at one token: raise l2 or scale the features")
-    return chains
-
-
-def _grad(parameter: Tensor) -> Tensor:
-    assert parameter.grad is not None
-    return parameter.grad

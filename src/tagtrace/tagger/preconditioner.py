@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from tagtrace._checks import TrainingError
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.recursions import ScaledRun
 from tagtrace.tagger.rows import Rows, unpad_rows
@@ -42,7 +43,7 @@ class TokenPreconditioner:
                 blocks[c, k] += _moment(features, nodes[:, c] * (float(c == k) - nodes[:, k]))
             edges += chains.edge_sum(nodes.new_ones(len(chunk.lengths)))
         self.edges = edges / num_chains + l2  # (C, C)
-        self.factor = torch.linalg.cholesky(self._grid(blocks, is_full) / num_chains + l2 * self._eye(C, D, is_full))
+        self.factor = _factor(self._grid(blocks, is_full).div_(num_chains), l2)
 
     def _grid(self, blocks: dict[tuple[int, int], Tensor], is_full: bool) -> Tensor:
         """(1, C (D + 1), C (D + 1)) or, of the diagonal alone, (C, D + 1, D + 1)."""
@@ -51,9 +52,6 @@ class TokenPreconditioner:
             return torch.stack([blocks[c, c] for c in range(C)])
         rows = [torch.cat([blocks[min(c, k), max(c, k)] for k in range(C)], 1) for c in range(C)]
         return torch.cat(rows).unsqueeze(0)
-
-    def _eye(self, C: int, D: int, is_full: bool) -> Tensor:
-        return torch.eye(C * D if is_full else D, dtype=torch.float64, device=self.head.weight.device)
 
     @torch.no_grad()
     def __call__(self, vector: Tensor) -> Tensor:
@@ -66,6 +64,18 @@ class TokenPreconditioner:
         if "start" in parts:
             scaled["start"], scaled["end"] = parts["start"] / self.edges.sum(1), parts["end"] / self.edges.sum(0)
         return torch.cat([part.flatten() for part in scaled.values()])
+
+
+def _factor(grid: Tensor, l2: float) -> Tensor:
+    """The Cholesky factor of grid + l2 I, with more on the diagonal where rounding makes it indefinite."""
+    diagonal = grid.diagonal(dim1=-2, dim2=-1)  # a view
+    largest = float(diagonal.amax())
+    for shift in (l2, 1e-12 * largest, 1e-9 * largest, 1e-6 * largest):
+        diagonal += shift
+        factor, failed = torch.linalg.cholesky_ex(grid)
+        if not bool(failed.any()):
+            return factor
+    raise TrainingError("the features are too nearly dependent for this l2; raise l2 or scale the features")
 
 
 def _moment(features: Tensor, weights: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Forward and backward recursions of the linear-chain CRF, in float64.
 
 Probabilities are carried along the chain and rescaled to sum to one at each step (Rabiner's scaling), so
-a step is one small matrix product and no logarithm. Where scores spread so far apart that a probability
-could underflow, the same recursions run in log space instead.
+a step is one small matrix product and no logarithm. Where scores spread so far apart that a probability could
+underflow, or forbidden transitions cut off the likely labels, the same recursions run in log space instead.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from tagtrace.tagger.scores import Scores, length_mask
 SAFE_SPREAD = 300.0
 """Scores that differ by less than this at a step cannot underflow in float64 (exp(-2 * 300) > 0)."""
 
+SAFE_SCALE = 1e-250
+"""A step that keeps less than this share of the probability relies on labels that may have underflowed before."""
+
 TINY = 1e-300
 """Keeps a chain with no allowed label sequence at log Z = minus infinity, not NaN."""
 
@@ -25,7 +28,11 @@ TINY = 1e-300
 def run(scores: Scores) -> Run:
     """Both recursions over the chains: scaled where that is safe, else in log space."""
     chains = _Chains(scores)
-    return (ScaledRun if chains.spread() < SAFE_SPREAD else _LogRun)(chains)
+    if chains.spread() < SAFE_SPREAD:
+        scaled = ScaledRun(chains)
+        if scaled.smallest_scale() > SAFE_SCALE:
+            return scaled
+    return _LogRun(chains)
 
 
 class _Chains:
@@ -42,19 +49,22 @@ class _Chains:
         mask = length_mask(self.lengths, scores.emissions.shape[1]).T  # (T, B)
         self.active: list[int] = [n for n in mask.sum(1).tolist() if n > 0]
         self.mask = mask.to(device)
+        self.last_step = (self.lengths - 1).to(device)  # (B,)
+        self.rows = torch.arange(len(self.lengths), device=device)
         emissions = self.sort(scores.emissions.detach()).double()  # (T, B, C)
         self.emissions = torch.where(self.mask.unsqueeze(2), emissions, 0.0)
-        self.transitions = scores.transitions.detach().double()
+        transitions = scores.transitions.detach().double()
+        self.transitions = transitions if transitions.dim() == 2 else transitions[self.order]  # (C, C) or (B, C, C)
         self.start, self.end = scores.start.detach().double(), scores.end.detach().double()
 
     def spread(self) -> float:
         """How far apart the log-probabilities of two labels at one position can be."""
-        parts = (self.emissions, self.transitions.view(1, -1), self.start, self.end)
+        parts = (self.emissions, self.transitions.flatten(-2), self.start, self.end)
         return float(torch.stack([_range(part) for part in parts]).sum())
 
     def last(self, values: Tensor) -> Tensor:
         """What stands at each chain's last position: (T, B, ...) -> (B, ...)."""
-        return values[self.lengths - 1, torch.arange(len(self.lengths))]
+        return values[self.last_step, self.rows]
 
     def sort(self, values: Tensor) -> Tensor:
         """The caller's (B, T, ...) as (T, B, ...) with the longest chain first."""
@@ -102,8 +112,12 @@ class Run(ABC):
         """Edge marginals (B, T - 1, C, C), zero in the padding."""
 
     @abstractmethod
+    def edge_sums(self) -> Tensor:
+        """sum over steps t of each chain's edge marginals, (B, C, C)."""
+
+    @abstractmethod
     def edge_sum(self, weights: Tensor) -> Tensor:
-        """sum over chains b and steps t of weights[b] * edge marginals, (C, C)."""
+        """sum over chains b of weights[b] * ``edge_sums``, (C, C), without holding them all."""
 
 
 class ScaledRun(Run):
@@ -116,9 +130,9 @@ class ScaledRun(Run):
     def __init__(self, chains: _Chains) -> None:
         super().__init__(chains)
         self.peaks = _peak(chains.emissions)  # (T, B, 1)
-        self.edge_peak = _peak(chains.transitions.flatten())  # (1,)
+        self.edge_peak = _peak(chains.transitions.flatten(-2))  # (1,) or (B, 1)
         self.psi = (chains.emissions - self.peaks).exp_()
-        self.matrix = (chains.transitions - self.edge_peak).exp()  # (C, C)
+        self.matrix = (chains.transitions - self.edge_peak.unsqueeze(-1)).exp()  # (C, C) or (B, C, C)
         self.final = (chains.end - _peak(chains.end)).exp()  # (C,)
         self.alpha = torch.zeros_like(self.psi)  # (T, B, C)
         self.scale = torch.ones_like(self.peaks)  # (T, B, 1)
@@ -128,10 +142,26 @@ class ScaledRun(Run):
         step = (self.chains.start - _peak(self.chains.start)).exp() * self.psi[0]  # (B, C)
         for t, n in enumerate(self.chains.active):
             if t > 0:
-                step = (self.alpha[t - 1, :n] @ self.matrix) * self.psi[t, :n]
+                step = self.forth(self.alpha[t - 1, :n]) * self.psi[t, :n]
             total = step.sum(1, keepdim=True)
             self.scale[t, :n] = total
             self.alpha[t, :n] = step / total.clamp_(min=TINY)
+
+    def forth(self, values: Tensor) -> Tensor:
+        """values M for the first n chains, (n, C)."""
+        if self.matrix.dim() == 2:
+            return values @ self.matrix
+        return (values.unsqueeze(1) @ self.matrix[: len(values)]).squeeze(1)
+
+    def back(self, values: Tensor) -> Tensor:
+        """M values for the first n chains, (n, C)."""
+        if self.matrix.dim() == 2:
+            return values @ self.matrix.T
+        return (self.matrix[: len(values)] @ values.unsqueeze(2)).squeeze(2)
+
+    def smallest_scale(self) -> float:
+        """The least share of probability that any step of any chain kept."""
+        return float(torch.minimum(self.scale.amin(), self.final_scale.amin()))
 
     @cached_property
     def final_scale(self) -> Tensor:
@@ -141,21 +171,19 @@ class ScaledRun(Run):
     def log_z(self) -> Tensor:
         chains = self.chains
         scales = self.scale.squeeze(2).log() + self.peaks.squeeze(2)  # (T, B)
-        edges = (chains.lengths - 1).to(scales.device) * self.edge_peak
+        edges = chains.last_step * self.edge_peak.squeeze(-1)  # (B,)
         log_z = torch.where(chains.mask, scales, 0.0).sum(0) + edges + self.final_scale.log()
         return chains.unsort(log_z + _peak(chains.start) + _peak(chains.end))
 
     @cached_property
     def beta(self) -> Tensor:
         """Scaled backward probabilities (T, B, C), zero in the padding."""
-        lengths = self.chains.lengths
         beta = torch.zeros_like(self.alpha)
         final = self.final / self.final_scale.clamp(min=TINY).unsqueeze(1)  # (B, C)
-        beta[lengths - 1, torch.arange(len(lengths))] = final
+        beta[self.chains.last_step, self.chains.rows] = final
         for t in range(len(self.chains.active) - 1, 0, -1):
             n = self.chains.active[t]
-            step = self.psi[t, :n] * beta[t, :n] / self.scale[t, :n].clamp(min=TINY)
-            beta[t - 1, :n] = step @ self.matrix.T
+            beta[t - 1, :n] = self.back(self.psi[t, :n] * beta[t, :n] / self.scale[t, :n].clamp(min=TINY))
         return beta
 
     def nodes(self) -> Tensor:
@@ -170,7 +198,13 @@ class ScaledRun(Run):
         edges = left.unsqueeze(3) * self.matrix * right.unsqueeze(2)  # (T - 1, B, C, C)
         return self.chains.unsort(edges.transpose(0, 1))
 
+    def edge_sums(self) -> Tensor:
+        left, right = self.edge_factors()
+        return self.chains.unsort(self.matrix * torch.einsum("tbi,tbj->bij", left, right))
+
     def edge_sum(self, weights: Tensor) -> Tensor:
+        if self.matrix.dim() == 3:
+            return torch.einsum("bij,b->ij", self.edge_sums(), weights)
         left, right = self.edge_factors()
         left = left * weights[self.chains.order].view(1, -1, 1)
         return self.matrix * (left.flatten(0, 1).T @ right.flatten(0, 1))
@@ -181,11 +215,13 @@ class _LogRun(Run):
 
     def __init__(self, chains: _Chains) -> None:
         super().__init__(chains)
+        transitions = chains.transitions
+        self.transitions = transitions if transitions.dim() == 3 else transitions.expand(len(chains.rows), -1, -1)
         self.alpha = torch.full_like(chains.emissions, -torch.inf)  # (T, B, C)
         into = chains.start
         for t, n in enumerate(chains.active):
             if t > 0:
-                into = (self.alpha[t - 1, :n].unsqueeze(2) + chains.transitions).logsumexp(1)  # (n, C)
+                into = (self.alpha[t - 1, :n].unsqueeze(2) + self.transitions[:n]).logsumexp(1)  # (n, C)
             self.alpha[t, :n] = into + chains.emissions[t, :n]
         self.sorted_log_z = (chains.last(self.alpha) + chains.end).logsumexp(1)  # (B,)
 
@@ -197,23 +233,42 @@ class _LogRun(Run):
         """Backward log-probabilities (T, B, C), minus infinity in the padding."""
         chains = self.chains
         beta = torch.full_like(self.alpha, -torch.inf)
-        beta[chains.lengths - 1, torch.arange(len(chains.lengths))] = chains.end
+        beta[chains.last_step, chains.rows] = chains.end
         for t in range(len(chains.active) - 1, 0, -1):
             n = chains.active[t]
             step = chains.emissions[t, :n] + beta[t, :n]  # (n, C)
-            beta[t - 1, :n] = (chains.transitions + step.unsqueeze(1)).logsumexp(2)
+            beta[t - 1, :n] = (self.transitions[:n] + step.unsqueeze(1)).logsumexp(2)
         return beta
 
     def nodes(self) -> Tensor:
         log_nodes = self.alpha + self.beta - self.sorted_log_z.unsqueeze(1)  # (T, B, C)
-        return self.chains.unsort(log_nodes.exp().transpose(0, 1))
+        return self.chains.unsort(_probabilities(log_nodes).transpose(0, 1))
+
+    def _edges(self, t: int) -> Tensor:
+        """Edge marginals of the step into t, (B, C, C), sorted."""
+        right = self.chains.emissions[t] + self.beta[t]  # (B, C)
+        log_edges = self.alpha[t - 1].unsqueeze(2) + self.transitions + right.unsqueeze(1)
+        return _probabilities(log_edges - self.sorted_log_z.view(-1, 1, 1))
 
     def edges(self) -> Tensor:
-        chains = self.chains
-        left, right = self.alpha[:-1], chains.emissions[1:] + self.beta[1:]
-        log_edges = left.unsqueeze(3) + chains.transitions + right.unsqueeze(2)  # (T - 1, B, C, C)
-        edges = (log_edges - self.sorted_log_z.view(-1, 1, 1)).exp()
-        return chains.unsort(edges.transpose(0, 1))
+        steps = [self._edges(t) for t in range(1, len(self.alpha))]
+        edges = torch.stack(steps, 1) if steps else self.alpha.new_zeros(len(self.transitions), 0, *self.matrix_shape)
+        return self.chains.unsort(edges)
+
+    @property
+    def matrix_shape(self) -> torch.Size:
+        return self.transitions.shape[1:]
+
+    def edge_sums(self) -> Tensor:
+        total = torch.zeros_like(self.transitions)
+        for t in range(1, len(self.alpha)):
+            total = total + self._edges(t)
+        return self.chains.unsort(total)
 
     def edge_sum(self, weights: Tensor) -> Tensor:
-        return torch.einsum("btij,b->ij", self.edges(), weights)
+        return torch.einsum("bij,b->ij", self.edge_sums(), weights)
+
+
+def _probabilities(logs: Tensor) -> Tensor:
+    """exp, with zero for a chain that allows no label sequence (minus infinity less minus infinity)."""
+    return logs.exp().nan_to_num(nan=0.0)

@@ -67,8 +67,9 @@ def refit_head(
     """
     options = options or RefitOptions()
     objective = Objective(head, rows, options.l2)
-    theta = objective.head.flat()
-    now = objective.evaluate(theta)
+    now = objective.evaluate(objective.head.flat())
+    if not now.is_scaled:  # a head with huge weights: its Hessian is no guide, zero is a better start
+        now = objective.evaluate(torch.zeros_like(now.theta))
     num_steps = 0
     while now.max_gradient > options.tolerance:
         if num_steps == options.max_steps:
@@ -76,11 +77,11 @@ def refit_head(
                 f"refit stopped at max |gradient| {now.max_gradient:.1e} after {num_steps} steps (wanted "
                 f"{options.tolerance:.0e}); raise max_steps or l2"
             )
-        theta, now = _newton_step(objective, theta, now, options.tolerance)
+        now = _newton_step(objective, now, options.tolerance)
         num_steps += 1
         if progress is not None:
             progress(num_steps, now.value, now.max_gradient)
-    objective.head.set_flat(theta)
+    objective.head.set_flat(now.theta)
     return Refitted(deepcopy(objective.head), now.value, now.max_gradient, num_steps)
 
 
@@ -107,9 +108,9 @@ def refit_tagger(
     return result
 
 
-def _newton_step(objective: Objective, theta: Tensor, now: Evaluation, tolerance: float) -> tuple[Tensor, Evaluation]:
+def _newton_step(objective: Objective, now: Evaluation, tolerance: float) -> Evaluation:
     """One truncated Newton step with backtracking."""
-    hessian = objective.hessian(theta)
+    hessian = objective.hessian(now)
     precondition = TokenPreconditioner(hessian.head, objective.chunks, hessian.runs, objective.l2)
     norm = float(now.gradient.norm())
     # Solve loosely while far from the optimum, tightly near it; never below what the tolerance needs.
@@ -118,10 +119,9 @@ def _newton_step(objective: Objective, theta: Tensor, now: Evaluation, tolerance
     slope = float(step @ now.gradient)
     noise = 1e-13 * abs(now.value)
     for halvings in range(40):
-        moved = theta + step * 0.5**halvings
-        new = objective.evaluate(moved)
-        if new.value <= now.value + 1e-4 * 0.5**halvings * slope + noise:
-            return moved, new
+        new = objective.evaluate(now.theta + step * 0.5**halvings)
+        if new.is_scaled and new.value <= now.value + 1e-4 * 0.5**halvings * slope + noise:
+            return new
     raise TrainingError(
         f"refit cannot lower the objective at max |gradient| {now.max_gradient:.1e}; "
         "raise the tolerance or l2, or scale the features"

@@ -4,6 +4,7 @@ Conventions
 -----------
 - B chains, T positions, C labels. Chains are ragged: ``lengths`` (B,), at least 1, kept on the CPU; what
   stands after a chain's length is never read.
+- ``transitions`` (C, C) are shared by all chains, or given for each, (B, C, C).
 - The score of a label sequence is
   ``start[y_0] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_{T-1}]``;
   ``transitions`` is indexed [from, to]. A score of minus infinity forbids.
@@ -19,7 +20,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Scores:
-    """What a CRF is made of: emissions (B, T, C), transitions (C, C), start (C,), end (C,), lengths (B,)."""
+    """Emissions (B, T, C), transitions (C, C) or (B, C, C), start (C,), end (C,), lengths (B,)."""
 
     emissions: Tensor
     transitions: Tensor
@@ -51,7 +52,7 @@ class Scores:
 
     def __post_init__(self) -> None:
         B, T, C = self.emissions.shape
-        if self.transitions.shape != (C, C) or self.start.shape != (C,) or self.end.shape != (C,):
+        if self.transitions.shape not in ((C, C), (B, C, C)) or self.start.shape != (C,) or self.end.shape != (C,):
             raise ValueError(
                 f"emissions have {C} labels, but transitions are {tuple(self.transitions.shape)}, "
                 f"start {tuple(self.start.shape)} and end {tuple(self.end.shape)}"
@@ -63,8 +64,9 @@ class Scores:
 
     def select(self, rows: Tensor) -> Scores:
         """The chains ``rows`` (S,), which may repeat."""
-        emissions = self.emissions[rows.to(self.emissions.device)]
-        return Scores(emissions, self.transitions, self.start, self.end, self.lengths[rows.cpu()])
+        on_device = rows.to(self.emissions.device)
+        transitions = self.transitions if self.transitions.dim() == 2 else self.transitions[on_device]
+        return Scores(self.emissions[on_device], transitions, self.start, self.end, self.lengths[rows.cpu()])
 
 
 def length_mask(lengths: Tensor, num_steps: int, device: torch.device | None = None) -> Tensor:

@@ -43,7 +43,10 @@ class MarginalTangent:
 
 
 def marginal_tangent(run: ScaledRun, tangent: Tangent) -> MarginalTangent:
-    """The derivative of the node marginals and of the summed edge, first and last marginals along each direction."""
+    """The derivative of the node marginals and of the summed edge, first and last marginals along each direction.
+
+    The chains share their transitions, ``run.matrix`` (C, C).
+    """
     chains = run.chains
     moved = torch.where(chains.mask[..., None, None], chains.sort(tangent.emissions), 0.0)  # de (T, B, Q, C)
     transitions = torch.where(run.matrix > 0, tangent.transitions, 0.0)  # forbidden ones do not move
@@ -54,7 +57,7 @@ def marginal_tangent(run: ScaledRun, tangent: Tangent) -> MarginalTangent:
     node_tangent = nodes * (ahead + behind - log_z)
     left, right = run.edge_factors()  # (T - 1, B, C)
     from_left = torch.einsum("tbi,tbqi,tbj->qij", left, ahead[:-1], right)
-    from_right = torch.einsum("tbi,tbj,tbqj->qij", left, right, moved[1:] + behind[1:] - log_z)
+    from_right = torch.einsum("tbj,tbqj,tbi->qij", right, moved[1:] + behind[1:] - log_z, left)
     edges = left.flatten(0, 1).T @ right.flatten(0, 1)  # (C, C)
     return MarginalTangent(
         nodes=chains.unsort(node_tangent.transpose(0, 1)),
@@ -82,8 +85,7 @@ def _backward(run: ScaledRun, moved: Tensor, transitions: Tensor, end: Tensor) -
     """b' (T, B, Q, C)"""
     weighted = run.matrix * transitions  # (Q, C, C)
     behind = torch.zeros_like(moved)
-    lengths = run.chains.lengths
-    behind[lengths - 1, torch.arange(len(lengths))] = end
+    behind[run.chains.last_step, run.chains.rows] = end
     for t in range(len(run.chains.active) - 1, 0, -1):
         n = run.chains.active[t]
         right = run.psi[t, :n] * run.beta[t, :n]  # (n, C)

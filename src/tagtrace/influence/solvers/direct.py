@@ -11,12 +11,10 @@ from tagtrace.influence.solvers.solution import Solution, Solver, relative_resid
 class Direct(Solver):
     """x = K^-1 b by formula."""
 
-    operator: Identity | Kronecker
-
     def __init__(self, operator: Identity | Kronecker) -> None:
-        self.operator = operator
+        self.operator = self.invertible = operator
 
     def try_solve(self, right: Tensor) -> Solution:
         right = right.double()
-        value = self.operator.inverse(right)
+        value = self.invertible.inverse(right)
         return Solution(value, relative_residual(self.operator, value, right), 0, "exact")
