@@ -123,9 +123,10 @@ def find_layout(lines: Iterable[tuple[int, str]], options: ReadOptions, path: Pa
         )
     columns = _Columns(num_columns, number, path)
     token = columns.resolve("token", options.token_column, default=first)
-    label = columns.resolve("label", options.label_column, default=-1) if options.labelled else None
+    is_conllu = numbered and num_columns == 10  # Universal Dependencies: the fourth column is the part of speech
+    label = columns.resolve("label", options.label_column, default=3 if is_conllu else -1) if options.labelled else None
     pos = None if options.pos_column is None else columns.resolve("pos", options.pos_column, default=0)
-    if pos is None and num_columns - first >= 3 and token + 1 < num_columns and token + 1 != label:
+    if pos is None and not is_conllu and num_columns - first >= 3 and token + 1 < num_columns and token + 1 != label:
         pos = token + 1
     columns.check_distinct(token=token, label=label, pos=pos)
     return Layout(num_columns, "\t" in text, numbered, token, label, pos)

@@ -19,11 +19,14 @@ from tagtrace.data.source import Source
 _KEY = "predicted"
 
 
-def write_predictions(corpus: Corpus, predicted: Sequence[Sequence[str]], target: str | Path) -> None:
+def write_predictions(
+    corpus: Corpus, predicted: Sequence[Sequence[str]], target: str | Path, *, scheme: str | None = None
+) -> None:
     """Write the corpus's file to ``target`` with one predicted label per token.
 
-    ``predicted`` has the (normalised) labels of each sentence of the corpus; they are written in the file's
-    own scheme. CoNLL: a further last column. JSONL: the key ``predicted``, a list of strings.
+    ``predicted`` has the labels of each sentence of the corpus, of the normalised scheme ``scheme`` (default: the
+    corpus's); they are written in the file's own scheme, or as they are where the file's labels are of another kind.
+    CoNLL: a further last column. JSONL: the key ``predicted``, a list of strings.
     """
     check_source(corpus)
     if len(predicted) != len(corpus.sentences):
@@ -31,13 +34,17 @@ def write_predictions(corpus: Corpus, predicted: Sequence[Sequence[str]], target
             f"{at(corpus.path)}: found predictions for {len(predicted)} sentences, expected "
             f"{len(corpus.sentences)}; predict every sentence of the corpus"
         )
+    is_alike = scheme is None or scheme == corpus.normalised_scheme
+    written = corpus.scheme if is_alike else "none"
     if corpus.format == "jsonl":
-        stream_edited(corpus, target, _predicted_lines(corpus, predicted), _add_key)
+        stream_edited(corpus, target, _predicted_lines(corpus, predicted, written), _add_key)
     else:
-        stream_edited(corpus, target, _further_column(corpus, predicted), _add_column)
+        stream_edited(corpus, target, _further_column(corpus, predicted, written), _add_column)
 
 
-def _predicted_lines(corpus: Corpus, predicted: Sequence[Sequence[str]]) -> Iterator[tuple[int, list[str]]]:
+def _predicted_lines(
+    corpus: Corpus, predicted: Sequence[Sequence[str]], scheme: str
+) -> Iterator[tuple[int, list[str]]]:
     """The predicted labels of each line that has tokens."""
     for row, labels in wanted_rows(corpus, predicted):
         if labels is None:
@@ -45,7 +52,7 @@ def _predicted_lines(corpus: Corpus, predicted: Sequence[Sequence[str]]) -> Iter
                 f"{at(corpus.path, row.lines[0])}: found no predicted labels for this sentence; predict the "
                 "corpus as it was read"
             )
-        pairs = zip(row.lines, in_scheme(labels, corpus.scheme), strict=True)
+        pairs = zip(row.lines, in_scheme(labels, scheme), strict=True)
         for line, group in groupby(pairs, key=lambda pair: pair[0]):
             yield line, [label for _, label in group]
 
@@ -60,9 +67,9 @@ def _add_column(_: int, text: str, label: str) -> str:
     return text[:end] + separator + label + text[end:]
 
 
-def _further_column(corpus: Corpus, predicted: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
+def _further_column(corpus: Corpus, predicted: Sequence[Sequence[str]], scheme: str) -> Iterator[tuple[int, str]]:
     """What to append to each line that has all columns; lines that are no token get the filler they have."""
-    labels = _predicted_lines(corpus, predicted)
+    labels = _predicted_lines(corpus, predicted, scheme)
     probed, rest = probe(Source(corpus.path).texts())
     layout = find_layout(probed, corpus.options, corpus.path)
     assert layout is not None

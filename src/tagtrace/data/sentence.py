@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class Sentence:
     lines: Sequence[int] = ()
     """The source line of each token."""
     offset: int = 0
-    """How many tokens precede this sentence in its file: the row of its first token."""
+    """How many tokens precede this sentence in its file: the row of its first token; -1 where its tokens do not
+    follow each other there (a document of which sentences were left out)."""
     pos: tuple[str, ...] | None = None
     """Part of speech of each token, where the file has it."""
 
@@ -54,8 +55,9 @@ class Sentence:
 
 
 def join(sentences: Sequence[Sentence]) -> Sentence:
-    """One sentence made of several that follow each other in one file (a document as one chain)."""
+    """One sentence made of several of one file (a document as one chain)."""
     first = sentences[0]
+    follows = all(b.offset == a.offset + len(a) for a, b in pairwise(sentences))
     has_pos = all(s.pos is not None for s in sentences)
     return Sentence(
         tokens=tuple(token for s in sentences for token in s.tokens),
@@ -64,7 +66,7 @@ def join(sentences: Sequence[Sentence]) -> Sentence:
         document=first.document,
         path=first.path,
         lines=tuple(line for s in sentences for line in s.lines),
-        offset=first.offset,
+        offset=first.offset if follows else -1,
         pos=tuple(tag for s in sentences for tag in s.pos or ()) if has_pos else None,
     )
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
+from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
 
 
@@ -28,6 +29,9 @@ class Encoder(nn.Module, ABC):
     """What training uses unless told otherwise (the paper's for transformers)."""
     dim: int
     """D, the number of features of a token."""
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        """Refuse a file that the encoder cannot serve, before any work is done."""
 
     @abstractmethod
     def prepare(self, sentence: Sentence) -> Any:

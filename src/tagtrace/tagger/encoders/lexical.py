@@ -133,7 +133,7 @@ class Lexical(Encoder):
         return found
 
     def forward(self, batch: Sequence[list[tuple[list[int], int]]]) -> Tensor:
-        lengths = torch.tensor([len(sentence) for sentence in batch])
+        lengths = torch.tensor([len(sentence) for sentence in batch], dtype=torch.long)
         own = self._sums([word for sentence in batch for word in sentence])  # (N, width)
         near = self.near(self.dropout(own), lengths)  # (N, hidden)
         far = near + self.far(self.dropout(near), lengths)  # (N, hidden)
@@ -143,9 +143,9 @@ class Lexical(Encoder):
         """The summed embeddings of each word's features, (N, width), scaled by their number."""
         hidden = torch.rand(len(words)) < (self.options.form_dropout if self.training else 0.0)
         kept = [ids[num_forms:] if hide else ids for (ids, num_forms), hide in zip(words, hidden.tolist(), strict=True)]
-        sizes = torch.tensor([len(ids) for ids in kept])
+        sizes = torch.tensor([len(ids) for ids in kept], dtype=torch.long)
         device = self.table.weight.device
-        flat = torch.tensor([i for ids in kept for i in ids], device=device)
+        flat = torch.tensor([i for ids in kept for i in ids], dtype=torch.long, device=device)
         sums = self.table(flat, (sizes.cumsum(0) - sizes).to(device))
         return sums / sizes.to(device).sqrt().unsqueeze(1)
 

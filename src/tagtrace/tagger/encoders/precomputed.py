@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tagtrace._checks import EncoderError
+from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.encoders.base import Encoder
 
@@ -46,6 +47,11 @@ class Precomputed(Encoder):
     def prepare(self, sentence: Sentence) -> Tensor:
         """Features (T, D): the sentence's rows of its file's array."""
         array = self._array_of(sentence)
+        if sentence.offset < 0:
+            raise EncoderError(
+                f"{sentence.path}: the tokens of {sentence.id!r} do not follow each other in the file, so they have no"
+                " rows of their own; give whole documents, or use the unit sentence"
+            )
         start, stop = sentence.offset, sentence.offset + len(sentence)
         num_rows = array.shape[0]
         if start < 0 or stop > num_rows:
@@ -62,6 +68,14 @@ class Precomputed(Encoder):
                 " compute that row again"
             )
         return features
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        array = self._array_of(corpus.sentences[0])
+        if array.shape[0] != corpus.num_tokens:
+            raise EncoderError(
+                f"{array.path}: has {array.shape[0]} rows, but {corpus.path} has {corpus.num_tokens} tokens; it should"
+                " have one row for each token of that file, in order"
+            )
 
     def forward(self, batch: Sequence[Tensor]) -> Tensor:
         if not batch:
