@@ -8,6 +8,7 @@ parameters.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -92,6 +93,12 @@ class Head(nn.Module):
         """Take the parameters from theta (P,)."""
         for name, part in self.unflatten(theta).items():
             self.get_parameter(name).copy_(part)
+
+    def at(self, theta: Tensor) -> Head:
+        """A copy with the parameters theta (P,)."""
+        moved = deepcopy(self)
+        moved.set_flat(theta)
+        return moved
 
     def forward(self, features: Tensor, lengths: Tensor, *, constrained: bool | None = None) -> Scores:
         """Scores of the chains whose tokens' features (N, D) stand one after the other."""

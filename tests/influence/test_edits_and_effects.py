@@ -1,0 +1,189 @@
+"""First order, refine and retraining against definitions, finite differences and each other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tagtrace._checks import OptionError, TrainingError
+from tagtrace.influence import Edit, Query, Refiner, Retrainer, Screen
+from tagtrace.influence.logits import LogitSpace
+from tagtrace.influence.operators import Hessian
+from tagtrace.influence.solvers import Cholesky
+from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, crf, refit_head
+from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.rows import pad_rows
+from tests.strategies import HEADS, LABELS, random_rows, random_theta
+
+L2 = 0.8
+
+
+class Fitted:
+    """A tiny head at its optimum, with everything influence needs."""
+
+    def __init__(self, options: HeadOptions, rows: Rows) -> None:
+        torch.manual_seed(0)
+        self.rows = rows
+        self.head = refit_head(Head(4, LABELS, options), rows, RefitOptions(L2, tolerance=1e-11)).head
+        self.objective = Objective(self.head, rows, L2)
+        self.theta = self.head.flat()
+        self.solver = Cholesky(Hessian(self.objective.hessian(self.theta)))
+
+    def retrainer(self) -> Retrainer:
+        return Retrainer(self.objective, self.rows, self.theta, self.solver)
+
+    def refiner(self) -> Refiner:
+        return Refiner(self.head, self.rows, self.solver.inverse)
+
+    def query(self, seed: int = 9, start: int = 1, stop: int = 2) -> Query:
+        other = random_rows(seed, (4,))
+        return Query(other.features.double(), other.labels, start, stop)
+
+
+def segments_of(rows: Rows) -> Tensor:
+    return torch.tensor(
+        [(i, a, b) for i, n in enumerate(rows.lengths.tolist()) for a in range(n) for b in range(a + 1, n + 1)]
+    )
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_screen_is_the_gradient_of_every_segment_times_the_direction(options: HeadOptions) -> None:
+    rows, head = random_rows(), Head(4, LABELS, options).double()
+    head.set_flat(random_theta(head))
+    segments = segments_of(rows)
+    directions = torch.stack([random_theta(head, seed) for seed in (5, 6)])
+    scores = head(rows.features.double(), rows.lengths)
+    losses = crf.conditional_loss(scores, pad_rows(rows.labels, rows.lengths), segments)
+    for index, loss in enumerate(losses):
+        parts = torch.autograd.grad(loss, list(head.parameters()), retain_graph=True, allow_unused=True)
+        dense = [torch.zeros_like(p) if g is None else g for g, p in zip(parts, head.parameters(), strict=True)]
+        gradient = torch.cat([part.flatten() for part in dense])
+        expected = directions @ gradient / len(rows.lengths)
+        found = Screen(head, rows, segments[index : index + 1]).influence(directions)[:, 0]
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    together = Screen(head, rows, segments).influence(directions)
+    alone = [Screen(head, rows, segments[i : i + 1]).influence(directions) for i in range(len(segments))]
+    torch.testing.assert_close(together, torch.cat(alone, 1), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_a_query_is_differentiated_exactly(options: HeadOptions) -> None:
+    fitted = Fitted(options, random_rows())
+    query = fitted.query(stop=3)
+    gradient = query.gradient(fitted.head)
+    for index in range(len(gradient)):
+        moved = torch.zeros_like(gradient)
+        moved[index] = 1e-6
+        up, down = (float(query.loss(fitted.head.at(fitted.theta + sign * moved)).detach()) for sign in (1, -1))
+        assert float(gradient[index]) == pytest.approx((up - down) / 2e-6, abs=1e-7)
+    probabilities = query.probabilities(fitted.head)
+    torch.testing.assert_close(probabilities.sum(1), torch.ones(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("options", [HeadOptions(), HeadOptions(start_end=True), HeadOptions("softmax")])
+def test_relabelling_equals_refitting_the_changed_data(options: HeadOptions) -> None:
+    fitted = Fitted(options, random_rows())
+    edits = [Edit(0, 1, 3, (1, 2)), Edit(3, 4, 5, (0,))]
+    labels = fitted.rows.labels.clone()
+    labels[1:3] = torch.tensor([1, 2])
+    labels[9 + 4] = 0  # chain 3 begins after 5 + 1 + 3 tokens
+    expected = refit_head(fitted.head, Rows(fitted.rows.features, labels, fitted.rows.lengths), RefitOptions(L2, 1e-11))
+    found = fitted.retrainer().retrain(edits, tolerance=1e-10)
+    assert found.max_gradient <= 1e-10
+    torch.testing.assert_close(found.theta, expected.head.flat(), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_removing_labels_minimises_the_partial_objective(options: HeadOptions) -> None:
+    fitted = Fitted(options, random_rows())
+    theta = fitted.retrainer().retrain([Edit(3, 2, 5), Edit(0, 0, 1)], tolerance=1e-10).theta
+    rows = fitted.rows
+    known = torch.ones(5, 8, dtype=torch.bool)
+    known[3, 2:5] = known[0, 0] = False
+
+    def objective(theta: Tensor) -> float:
+        scores = fitted.head.at(theta)(rows.features.double(), rows.lengths)
+        losses = crf.partial_loss(scores, pad_rows(rows.labels, rows.lengths), known)
+        return float(losses.detach().mean() + 0.5 * L2 / 5 * theta.square().sum())
+
+    for seed in range(6):
+        direction = 1e-4 * random_theta(fitted.head, seed)
+        up, down, here = objective(theta + direction), objective(theta - direction), objective(theta)
+        assert here < min(up, down)
+        assert abs(up - down) < 1e-4 * (up + down - 2 * here)  # flat at the optimum
+
+
+@pytest.mark.parametrize("options", [HeadOptions(), HeadOptions(start_end=True), HeadOptions("softmax")])
+def test_first_order_has_slope_one_for_a_tiny_share_of_the_data(options: HeadOptions) -> None:
+    rows = random_rows()
+    copies = 400
+    many = Rows(rows.features.repeat(copies, 1), rows.labels.repeat(copies), rows.lengths.repeat(copies))
+    fitted = Fitted(options, many)
+    query = fitted.query()
+    direction = fitted.solver.solve(query.gradient(fitted.head).unsqueeze(0)).value
+    for chain, start, stop in ((0, 1, 2), (3, 2, 5), (2, 0, 3)):
+        predicted = float(Screen(fitted.head, many, torch.tensor([[chain, start, stop]])).influence(direction))
+        theta = fitted.retrainer().retrain([Edit(chain, start, stop)], tolerance=1e-12).theta
+        actual = float((query.loss(fitted.head.at(theta)) - query.loss(fitted.head)).detach())
+        assert actual == pytest.approx(predicted, rel=0.02)
+        assert predicted != 0
+
+
+@pytest.mark.parametrize("options", HEADS)
+@pytest.mark.parametrize("lengths", [(6,), (5, 1, 4)])
+def test_refine_is_exact_when_every_chain_is_edited(options: HeadOptions, lengths: tuple[int, ...]) -> None:
+    """The rest is then the L2 term alone, which is quadratic."""
+    fitted = Fitted(options, random_rows(2, lengths))
+    group = [Edit(chain, 0, 1) for chain in range(len(lengths))]
+    group[0] = Edit(0, 1, 4)
+    exact = fitted.retrainer().retrain(group, tolerance=1e-11).theta - fitted.theta
+    torch.testing.assert_close(fitted.refiner().change(group), exact, rtol=0, atol=1e-6)
+    assert exact.abs().max() > 0.01
+
+
+def test_refine_is_nearer_to_retraining_than_first_order() -> None:
+    fitted = Fitted(HeadOptions(), random_rows(4, (7, 5, 9, 3, 6, 8, 4, 5)))
+    query = fitted.query()
+    direction = fitted.solver.solve(query.gradient(fitted.head).unsqueeze(0)).value
+    tokens = torch.tensor([(i, t, t + 1) for i, n in enumerate(fitted.rows.lengths.tolist()) for t in range(n)])
+    first = Screen(fitted.head, fitted.rows, tokens).influence(direction)[0]
+    before = float(query.loss(fitted.head).detach())
+    errors: dict[str, float] = {"first order": 0.0, "refine": 0.0}
+    for index, (chain, start, stop) in enumerate(tokens.tolist()):
+        theta = fitted.retrainer().retrain([Edit(chain, start, stop)]).theta
+        actual = float(query.loss(fitted.head.at(theta)).detach()) - before
+        effect = fitted.refiner().effects([Edit(chain, start, stop)], [query])[0]
+        assert effect.before == pytest.approx(before)
+        errors["first order"] += abs(float(first[index]) - actual)
+        errors["refine"] += abs(effect.change - actual)
+    assert errors["refine"] < 0.3 * errors["first order"]
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_logit_space_is_the_chain_rule(options: HeadOptions) -> None:
+    rows, head = random_rows(1, (3, 2)), Head(4, LABELS, options).double()
+    head.set_flat(random_theta(head))
+    space = LogitSpace(head, rows.features.double(), rows.lengths)
+    jacobian = space.through(torch.eye(head.num_parameters, dtype=torch.float64))  # B
+    objective = Objective(head, rows, l2=1e-300)
+    hessian = objective.hessian(head.flat())(torch.eye(head.num_parameters, dtype=torch.float64))
+    torch.testing.assert_close(jacobian.T @ space.curvature() @ jacobian / 2, hessian, rtol=0, atol=1e-12)
+    torch.testing.assert_close(space.seen_from(jacobian), jacobian @ jacobian.T, rtol=0, atol=1e-12)
+
+
+def test_bad_edits_and_unreachable_optima_are_refused() -> None:
+    fitted = Fitted(HeadOptions(), random_rows())
+    for edit, message in (
+        (Edit(0, 3, 9), "does not lie"),
+        (Edit(0, 2, 2), "does not lie"),
+        (Edit(0, 1, 3, (1,)), "needs 2 labels"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            fitted.retrainer().retrain([edit])
+    with pytest.raises(OptionError, match="at least one"):
+        fitted.refiner().change([])
+    with pytest.raises(TrainingError, match="retraining stopped"):
+        fitted.retrainer().retrain([Edit(0, 0, 3)], max_evaluations=2)
+    with pytest.raises(OptionError, match="does not lie"):
+        fitted.query(start=3, stop=7)
