@@ -4,8 +4,8 @@
 
 The linear model: 1,000 training and 200 validation sentences under 25 tokens, GloVe and syntactic features, L2
 strength 1. 20 mispredicted validation tokens x their 20 most influential training tokens by absolute first-order
-influence, each removed and the model retrained exactly; three random draws. ``--segments entity`` does the same with entity segments of
-two or more tokens on the training side.
+influence, each removed and the model retrained exactly; three random draws. ``--segments entity`` does the same with
+entity segments of two or more tokens on the training side.
 """
 
 from __future__ import annotations
