@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from tagtrace._checks import TagtraceError
 from tagtrace._version import __version__
-from tagtrace.cli import data, demo, tagger
+from tagtrace.cli import data, demo, explain, index, tagger
 
 
 class OneLineErrors(click.Group):
@@ -57,3 +57,6 @@ main.add_command(tagger.train)
 main.add_command(tagger.refit)
 main.add_command(tagger.predict)
 main.add_command(tagger.evaluate)
+main.add_command(index.index)
+main.add_command(explain.explain)
+main.add_command(explain.verify)

@@ -87,6 +87,7 @@ def train(train_file: str, folder: Path, dev_file: str | None, **values: Any) ->
     options = read_options(values)
     check_replaceable(folder, overwrite=values["overwrite"], marker=MARKER)
     recipe = TrainOptions(**{f.name: values[f.name] for f in fields(TrainOptions) if f.name in values})
+    refitting = RefitOptions(l2=values["l2"])
     head = HeadOptions(values["head"], values["start_end"], values["constrained"])
     corpus = read_corpus(train_file, options)
     dev = read_corpus(dev_file, options) if dev_file else None
@@ -109,7 +110,7 @@ def train(train_file: str, folder: Path, dev_file: str | None, **values: Any) ->
             )  # fmt: skip
     else:
         err.print(f"{encoder.kind} features are not trained: fitting the head exactly")
-        refit_tagger(tagger, corpus.sentences, RefitOptions(l2=values["l2"]), progress=refit_line)
+        refit_tagger(tagger, corpus.sentences, refitting, progress=refit_line)
     tagger.record["data"] = {"train": str(train_file), "fingerprint": corpus.fingerprint}
     save_tagger(tagger, folder, overwrite=values["overwrite"])
     if dev is not None:

@@ -18,7 +18,7 @@ whatever the leverage of a label, there is nothing to diverge. The query's loss 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -108,27 +108,23 @@ class _Problem:
         nodes = shift[:num_nodes].view(-1, self.head.num_labels)  # (n, C)
         others = torch.cat([shift.new_zeros(num_weights), shift[num_nodes:]])
         parts = self.head.unflatten(others)
+        scores = self.scores
         return Scores(
-            self.scores.emissions + pad_rows(nodes, self.edited.lengths),
-            *(getattr(self.scores, name) + parts.get(name, 0.0) for name in ("transitions", "start", "end")),
+            scores.emissions + pad_rows(nodes, self.edited.lengths),
+            scores.transitions + parts.get("transitions", 0.0),
+            scores.start + parts.get("start", 0.0),
+            scores.end + parts.get("end", 0.0),
             self.edited.lengths,
         )
 
     def _logit_gradient(self, scores: Scores, *, before: bool = False) -> tuple[float, Tensor]:
         """E (or L_I, as the labels were) and its gradient in the logits, (M,)."""
-        names = [name for name, _ in self.head.named_parameters() if name != "weight"]
-        leaves = [getattr(scores, name).detach().requires_grad_() for name in ("emissions", *names)]
+        learned = ["emissions", *(name for name, _ in self.head.named_parameters() if name != "weight")]
+        leaves = {name: getattr(scores, name).detach().requires_grad_() for name in learned}
         with torch.enable_grad():
-            own = Scores(
-                leaves[0],
-                *(
-                    leaves[1 + names.index(name)] if name in names else getattr(scores, name).detach()
-                    for name in ("transitions", "start", "end")
-                ),
-                scores.lengths,
-            )
+            own = replace(scores, **leaves)
             loss = self.edited.loss_before(own) if before else self.edited.losses_after(own).sum()
-            parts = torch.autograd.grad(loss, leaves)
+            parts = torch.autograd.grad(loss, list(leaves.values()))
         nodes = unpad_rows(parts[0], scores.lengths).flatten()
         return float(loss.detach()), torch.cat([nodes, *(part.flatten() for part in parts[1:])])
 

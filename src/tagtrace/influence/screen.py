@@ -62,7 +62,7 @@ class Screen:
         weight = parts["weight"]
         emissions = torch.addmm(weight[:, -1], rows.features, weight[:, :-1].T)  # (n, C)
         others = [parts.get(n, torch.zeros_like(getattr(self.head, n))) for n in ("transitions", "start", "end")]
-        moved = Scores(pad_rows(emissions, rows.lengths), *others, rows.lengths)
+        moved = Scores(pad_rows(emissions, rows.lengths), others[0], others[1], others[2], rows.lengths)
         window = crf.segment_scores(moved, labels, segments)
         return (errors * window.emissions).sum((1, 2)) + torch.einsum("smij,ij->s", edges, others[0])
 

@@ -1,0 +1,201 @@
+"""Building an index: encode, refit, measure the errors. Each step goes on where a killed build stopped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from tagtrace._checks import DataError, TrainingError, at
+from tagtrace._files import check_replaceable
+from tagtrace._version import __version__
+from tagtrace.data.corpus import Corpus
+from tagtrace.data.labels import LabelSet
+from tagtrace.data.sentence import Sentence
+from tagtrace.index.errors import token_errors
+from tagtrace.index.files import IndexFolderError
+from tagtrace.index.fingerprints import describe_corpus, describe_tagger
+from tagtrace.index.index import Index, open_index, read_head
+from tagtrace.index.manifest import FORMAT, HEAD, MARKER, FitRecord, Manifest, ShardRecord
+from tagtrace.index.options import DTYPES, IndexOptions, estimate_size
+from tagtrace.index.shards import (
+    errors_name,
+    join_rows,
+    plan_shards,
+    read_rows,
+    shard_name,
+    shard_tensors,
+    text_name,
+)
+from tagtrace.index.text import text_tensors
+from tagtrace.index.unfinished import Unfinished
+from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.refit import RefitProgress, Refitted, refit_head
+from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.tagger import Progress, Tagger
+
+
+def build_index(
+    tagger: Tagger,
+    corpus: Corpus,
+    folder: str | Path,
+    options: IndexOptions | None = None,
+    progress: Progress | None = None,
+    *,
+    refit_progress: RefitProgress | None = None,
+    tagger_path: str | Path | None = None,
+    overwrite: bool = False,
+    restart: bool = False,
+) -> Index:
+    """Encode the training data once and store it, with the errors and the head that belong to it, as ``folder``.
+
+    The tagger stays as it is; the head of the index is refit on the stored, rounded features unless ``options``
+    say otherwise. A build that was stopped goes on when it is called again with the same arguments; ``restart``
+    forgets what it left. ``overwrite`` replaces an older index when the new one is whole.
+    """
+    options = options or IndexOptions()
+    check_replaceable(folder, overwrite=overwrite, marker=MARKER)
+    chains = _training_chains(tagger, corpus)
+    tagger_info, data_info = describe_tagger(tagger, tagger_path), describe_corpus(corpus)
+    owner = {
+        "tagger": tagger_info["fingerprint"],
+        "data": [data_info["fingerprint"], data_info["content"]],
+        **options.to_json(),
+        "format": FORMAT,
+    }
+    unfinished = Unfinished(folder, owner, restart=restart)
+    check_space(
+        folder,
+        estimate_size(corpus.num_tokens, tagger.encoder.dim, len(tagger.labels), options.dtype),
+        unfinished.num_bytes,
+    )
+    with unfinished.kept_if_useful():
+        build = _Build(tagger, chains, options, unfinished)
+        build.encode(progress)
+        fit = build.fit_head(refit_progress)
+        build.measure_errors()
+        unfinished.finish(build.manifest(fit, tagger_info, data_info).to_json())
+    return open_index(folder)
+
+
+def check_space(folder: str | Path, num_bytes: int, num_written: int = 0) -> None:
+    """Raise where the disk has no room for an index of ``num_bytes``, of which some are written already."""
+    parent = next(parent for parent in Path(folder).resolve().parents if parent.is_dir())
+    free, needed = shutil.disk_usage(parent).free, num_bytes - num_written
+    if free < needed:
+        raise IndexFolderError(
+            f"{folder}: needs about {needed / 1e6:,.0f} MB, but {parent} has {free / 1e6:,.0f} MB free; "
+            "make room or choose another disk"
+        )
+
+
+def _training_chains(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
+    if corpus.normalised_scheme != tagger.labels.scheme:
+        raise DataError(
+            f"{corpus.path}: labels are {corpus.scheme}, but the tagger was trained on {tagger.labels.scheme}; "
+            "check --label-column, or force --scheme"
+        )
+    chains = tagger.labelled_chains(corpus.sentences, "training")
+    if tagger.head.options.constrained:
+        _check_allowed(tagger.labels, chains)
+    return chains
+
+
+def _check_allowed(labels: LabelSet, chains: Sequence[Sentence]) -> None:
+    """Raise where a label cannot stand after the one before it: a constrained head gives that no probability."""
+    start, transitions = labels.forbidden_start(), labels.forbidden_transitions()
+    for chain in chains:
+        ids = labels.encode(chain.labels)
+        for place, label in enumerate(ids):
+            if transitions[ids[place - 1], label] if place else start[label]:
+                where = at(chain.path or chain.id, chain.lines[place] if place < len(chain.lines) else None)
+                raise DataError(f"{where}: {chain.labels[place]} is forbidden here by the tagger's head; change it")
+
+
+class _Build:
+    """The steps of one build; what ``unfinished`` holds already is not done again."""
+
+    def __init__(
+        self, tagger: Tagger, chains: Sequence[Sentence], options: IndexOptions, unfinished: Unfinished
+    ) -> None:
+        self.tagger, self.chains, self.options, self.unfinished = tagger, chains, options, unfinished
+        self.plan = plan_shards([len(chain) for chain in chains], options.shard_tokens)
+
+    def encode(self, progress: Progress | None) -> None:
+        """Features and text, shard by shard."""
+        for number, members in enumerate(self.plan):
+            if self.unfinished.has(shard_name(number), text_name(number)):
+                continue
+            chains = self.chains[members.start : members.stop]
+            rows = self.tagger.rows(chains, progress=self._shifted(progress, members.start))
+            tensors = shard_tensors(rows, DTYPES[self.options.dtype], len(self.tagger.labels))
+            self.unfinished.add({shard_name(number): tensors, text_name(number): text_tensors(chains)})
+
+    def _shifted(self, progress: Progress | None, first_chain: int) -> Progress | None:
+        """Progress within a shard as progress of the whole."""
+        if progress is None:
+            return None
+        return lambda done, _: progress(first_chain + done, len(self.chains))
+
+    def fit_head(self, progress: RefitProgress | None) -> FitRecord:
+        """The head that belongs to the stored features, in float64."""
+        if not self.unfinished.has(HEAD):
+            fitted = self._fit(progress)
+            if not (isfinite(fitted.objective) and isfinite(fitted.max_gradient)):
+                raise TrainingError("the head gives the training data no finite loss; train the tagger again")
+            record = FitRecord(
+                self.options.refit, self.options.l2, fitted.objective, fitted.max_gradient, fitted.num_steps
+            )
+            self.unfinished.add({HEAD: fitted.head.state_dict()}, fit=asdict(record))
+        return FitRecord(**self.unfinished.notes["fit"])
+
+    def _fit(self, progress: RefitProgress | None) -> Refitted:
+        parts = [self._rows(number) for number in range(len(self.plan))]
+        rows = join_rows(parts).to(self.tagger.device)
+        if self.options.refit:
+            return refit_head(self.tagger.head, rows, self.options.refit_options(), progress)
+        objective = Objective(self.tagger.head, rows, self.options.l2)
+        found = objective.evaluate(objective.head.flat())
+        return Refitted(objective.head, found.value, found.max_gradient, 0)
+
+    def measure_errors(self) -> None:
+        """The conditional errors at the stored head, shard by shard."""
+        tagger = self.tagger
+        head = read_head(self.unfinished.folder, tagger.encoder.dim, tagger.labels, tagger.head.options)
+        for number in range(len(self.plan)):
+            if not self.unfinished.has(errors_name(number)):
+                errors = token_errors(head, self._rows(number)).float()  # (n, C)
+                self.unfinished.add({errors_name(number): {"errors": errors}})
+
+    def _rows(self, number: int) -> Rows:
+        return read_rows(self.unfinished.folder, number)
+
+    def manifest(self, fit: FitRecord, tagger_info: dict[str, Any], data_info: dict[str, Any]) -> Manifest:
+        files = self.unfinished.files
+        shards = tuple(
+            ShardRecord(
+                num_chains=len(members),
+                num_tokens=sum(len(self.chains[chain]) for chain in members),
+                files=tuple(files[name(number)] for name in (shard_name, errors_name, text_name)),
+            )
+            for number, members in enumerate(self.plan)
+        )
+        return Manifest(
+            tagtrace=__version__,
+            dtype=self.options.dtype,
+            num_tokens=sum(shard.num_tokens for shard in shards),
+            num_chains=len(self.chains),
+            dim=self.tagger.encoder.dim,
+            labels=self.tagger.labels,
+            unit=self.tagger.unit,
+            head=self.tagger.head.options,
+            fit=fit,
+            options=self.options.to_json(),
+            tagger=tagger_info,
+            data=data_info,
+            head_file=files[HEAD],
+            shards=shards,
+        )

@@ -1,0 +1,82 @@
+"""What ties an index to its tagger and data: fingerprints that do not depend on where these are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tagtrace.data.corpus import Corpus
+from tagtrace.tagger.encoders import Encoder, Transformer, Vectors
+from tagtrace.tagger.tagger import Tagger
+
+
+def tagger_fingerprint(tagger: Tagger) -> str:
+    """sha256 of the weights, the label set and the options of a tagger.
+
+    A ``precomputed`` encoder has no weights: its arrays are known by the head that was fitted to them, and by the
+    checksums that loading such a tagger compares.
+    """
+    description = {
+        "labels": tagger.labels.to_json(),
+        "unit": tagger.unit,
+        "head": tagger.head.options.to_json(),
+        "encoder": {"kind": tagger.encoder.kind, "dim": tagger.encoder.dim, **_encoder_options(tagger.encoder)},
+    }
+    digest = hashlib.sha256(_json(description))
+    for name, value in sorted({**tagger.state_dict(), **_loose_tensors(tagger.encoder)}.items()):
+        digest.update(_json([name, str(value.dtype), list(value.shape)]))
+        digest.update(_bytes(value))
+    return digest.hexdigest()
+
+
+def content_fingerprint(corpus: Corpus) -> str:
+    """sha256 of the sentences: a corpus may hold fewer than its file, or other labels."""
+    digest = hashlib.sha256()
+    for sentence in corpus.sentences:
+        digest.update(_json([sentence.id, sentence.document, sentence.tokens, sentence.labels]))
+    return digest.hexdigest()
+
+
+def describe_tagger(tagger: Tagger, path: str | Path | None) -> dict[str, Any]:
+    """The tagger as the manifest names it."""
+    kind = tagger.encoder.kind
+    return {"path": None if path is None else str(path), "fingerprint": tagger_fingerprint(tagger), "encoder": kind}
+
+
+def describe_corpus(corpus: Corpus) -> dict[str, Any]:
+    """The data as the manifest names it."""
+    return {
+        "path": str(corpus.path),
+        "fingerprint": corpus.fingerprint,
+        "content": content_fingerprint(corpus),
+        "options": asdict(corpus.options),
+        "num_sentences": len(corpus.sentences),
+    }
+
+
+def _encoder_options(encoder: Encoder) -> dict[str, Any]:
+    """What changes an encoder's features beside its tensors."""
+    if isinstance(encoder, Transformer):
+        return {"max_pieces": encoder.max_pieces, "overlap": encoder.overlap}
+    if isinstance(encoder, Vectors):
+        return {"words": encoder.words, "pos": encoder.pos}
+    return {}
+
+
+def _loose_tensors(encoder: Encoder) -> dict[str, Tensor]:
+    """Tensors that are no part of the state."""
+    return {"encoder.vectors": encoder.vectors} if isinstance(encoder, Vectors) else {}
+
+
+def _bytes(value: Tensor) -> memoryview:
+    return value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()

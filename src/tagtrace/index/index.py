@@ -1,0 +1,172 @@
+"""An index opened for reading: everything memory-mapped, text decoded on demand."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tagtrace.data.corpus import Corpus
+from tagtrace.data.labels import LabelSet
+from tagtrace.data.sentence import Sentence
+from tagtrace.index.files import IndexFolderError, map_tensors
+from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
+from tagtrace.index.manifest import HEAD, MARKER, Manifest, read_manifest
+from tagtrace.index.shards import Shard, join_rows, read_errors, read_rows, text_name
+from tagtrace.index.text import read_sentence
+from tagtrace.tagger.head import Head, HeadOptions
+from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.tagger import Tagger
+
+
+class Index:
+    """N tokens in B chains: their features and conditional errors, and the head that belongs to them.
+
+    Rows are tokens in the order of the data; row r of the index is row ``r - first_token`` of its shard.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, head: Head) -> None:
+        self.folder, self.manifest = folder, manifest
+        self.head = head
+        """In float64, at the optimum of the objective on the stored features unless ``manifest.fit`` says otherwise."""
+        self._text: dict[int, dict[str, Tensor]] = {}
+
+    @property
+    def labels(self) -> LabelSet:
+        return self.manifest.labels
+
+    @property
+    def num_tokens(self) -> int:
+        return self.manifest.num_tokens
+
+    @property
+    def num_chains(self) -> int:
+        return self.manifest.num_chains
+
+    @property
+    def num_bytes(self) -> int:
+        """What the index takes on the disk."""
+        return sum(file.num_bytes for file in self.manifest.files()) + (self.folder / MARKER).stat().st_size
+
+    @cached_property
+    def shards(self) -> tuple[Shard, ...]:
+        """All shards, memory-mapped."""
+        shards: list[Shard] = []
+        first_token = first_chain = 0
+        for number, record in enumerate(self.manifest.shards):
+            rows = read_rows(self.folder, number)
+            if rows.features.shape != (record.num_tokens, self.manifest.dim) or len(rows.lengths) != record.num_chains:
+                raise IndexFolderError(f"{self.folder}: shard {number} is not the one in the manifest; build it again")
+            errors = read_errors(self.folder, number, (record.num_tokens, len(self.labels)))
+            shards.append(Shard(rows.features, errors, rows.labels, rows.lengths, first_token, first_chain))
+            first_token, first_chain = first_token + record.num_tokens, first_chain + record.num_chains
+        return tuple(shards)
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        """Tokens of each chain, (B,)."""
+        return torch.cat([shard.lengths for shard in self.shards])
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """The row of each chain's first token, (B,)."""
+        return self.lengths.cumsum(0) - self.lengths
+
+    def rows(self, dtype: torch.dtype | None = None) -> Rows:
+        """Features and labels of all chains, for refits and Hessians, in the stored dtype or another.
+
+        Several shards, or another dtype, are copied into memory; one shard in its own dtype stays memory-mapped.
+        """
+        return join_rows([shard.rows() for shard in self.shards], dtype)
+
+    def chain(self, chain: int, dtype: torch.dtype | None = None) -> Rows:
+        """Features and labels of one chain."""
+        shard, start, stop = self._place(chain)
+        features = shard.features[start:stop]
+        return Rows(features.to(dtype or features.dtype), shard.labels[start:stop], torch.tensor([stop - start]))
+
+    def errors(self, chain: int) -> Tensor:
+        """The conditional errors (T, C) of one chain's tokens."""
+        shard, start, stop = self._place(chain)
+        return shard.errors[start:stop]
+
+    def sentence(self, chain: int) -> Sentence:
+        """One chain for display: its tokens, labels, names and source lines."""
+        shard, start, stop = self._place(chain)
+        labels = self.labels.decode(shard.labels[start:stop].tolist())
+        return read_sentence(self._columns(self._shard_number(chain)), chain - shard.first_chain, start, labels)
+
+    def locate(self, row: int) -> tuple[int, int]:
+        """The chain of a row, and the token's position in it."""
+        if not 0 <= row < self.num_tokens:
+            raise IndexError(f"row {row} is outside the index; it has rows 0 to {self.num_tokens - 1}")
+        chain = int(torch.searchsorted(self.starts, row, right=True)) - 1
+        return chain, row - int(self.starts[chain])
+
+    def verify(self) -> None:
+        """Read every file and raise IndexFolderError where one is not what was written."""
+        for file in self.manifest.files():
+            file.check(self.folder, contents=True)
+
+    def check_tagger(self, tagger: Tagger) -> None:
+        """Raise IndexFolderError unless the index was built with this tagger."""
+        if tagger.labels != self.labels:
+            raise self._refusal("the tagger's labels are others than the index's")
+        if tagger_fingerprint(tagger) != self.manifest.tagger["fingerprint"]:
+            raise self._refusal(f"built with another tagger (from {self.manifest.tagger['path'] or 'memory'})")
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        """Raise IndexFolderError unless the index was built from this data."""
+        data = self.manifest.data
+        if corpus.fingerprint != data["fingerprint"]:
+            raise self._refusal(f"built from other data than {corpus.path} (from {data['path']})")
+        if content_fingerprint(corpus) != data["content"]:
+            raise self._refusal(f"{corpus.path} was read otherwise: other sentences or labels than the index's")
+
+    def _refusal(self, reason: str) -> IndexFolderError:
+        return IndexFolderError(f"{self.folder}: {reason}; give the one it was built with, or build the index again")
+
+    @cached_property
+    def _first_chains(self) -> list[int]:
+        return [shard.first_chain for shard in self.shards]
+
+    def _shard_number(self, chain: int) -> int:
+        if not 0 <= chain < self.num_chains:
+            raise IndexError(f"chain {chain} is outside the index; it has chains 0 to {self.num_chains - 1}")
+        return bisect_right(self._first_chains, chain) - 1
+
+    def _place(self, chain: int) -> tuple[Shard, int, int]:
+        """The chain's shard and its rows ``start:stop`` there."""
+        shard = self.shards[self._shard_number(chain)]
+        start = int(self.starts[chain]) - shard.first_token
+        return shard, start, start + int(self.lengths[chain])
+
+    def _columns(self, number: int) -> dict[str, Tensor]:
+        if number not in self._text:
+            self._text[number] = map_tensors(self.folder / text_name(number))
+        return self._text[number]
+
+
+def open_index(folder: str | Path, *, verify: bool = False) -> Index:
+    """The index ``build_index`` wrote; with ``verify`` its checksums are compared too, which reads every file."""
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    for file in manifest.files():
+        file.check(folder, contents=verify)
+    manifest.head_file.check(folder, contents=True)
+    head = read_head(folder, manifest.dim, manifest.labels, manifest.head)
+    return Index(folder, manifest, head)
+
+
+def read_head(folder: Path, dim: int, labels: LabelSet, options: HeadOptions) -> Head:
+    """The head stored in a folder, in float64."""
+    with torch.random.fork_rng(devices=[]):  # a new head draws numbers that nobody needs
+        head = Head(dim, labels, options).double()
+    try:
+        head.load_state_dict(map_tensors(folder / HEAD))
+    except RuntimeError as error:
+        raise IndexFolderError(f"{folder}: the head does not fit the manifest; build the index again") from error
+    return head

@@ -1,0 +1,121 @@
+"""Shards: whole chains, about as many tokens as fit in memory, in three files each.
+
+shard-00000.safetensors    features (n, D) in the stored dtype, labels (n,), lengths (b,)
+errors-00000.safetensors   errors (n, C) in float32: apart, because they need the head, which needs all features
+text-00000.safetensors     what the tokens look like and where they came from (``text``)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tagtrace.index.files import IndexFolderError, map_tensors
+from tagtrace.tagger.rows import Rows
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some whole chains of an index. Features and errors are memory-mapped."""
+
+    features: Tensor
+    """(n, D) in the stored dtype."""
+    errors: Tensor
+    """(n, C) float32: conditional errors of the tokens."""
+    labels: Tensor
+    """(n,) long."""
+    lengths: Tensor
+    """(b,) long."""
+    first_token: int
+    """The row of the first token in the whole index."""
+    first_chain: int
+
+    def rows(self) -> Rows:
+        return Rows(self.features, self.labels, self.lengths)
+
+
+def shard_name(number: int) -> str:
+    return f"shard-{number:05}.safetensors"
+
+
+def errors_name(number: int) -> str:
+    return f"errors-{number:05}.safetensors"
+
+
+def text_name(number: int) -> str:
+    return f"text-{number:05}.safetensors"
+
+
+def plan_shards(lengths: Sequence[int], shard_tokens: int) -> list[range]:
+    """The chains of each shard: whole ones in order, at most ``shard_tokens`` tokens or one longer chain.
+
+    >>> plan_shards([3, 2, 9, 1], 5)
+    [range(0, 2), range(2, 3), range(3, 4)]
+    """
+    plan: list[range] = []
+    start = num_tokens = 0
+    for chain, length in enumerate(lengths):
+        if chain > start and num_tokens + length > shard_tokens:
+            plan.append(range(start, chain))
+            start, num_tokens = chain, 0
+        num_tokens += length
+    return [*plan, range(start, len(lengths))]
+
+
+def shard_tensors(rows: Rows, dtype: torch.dtype, num_labels: int) -> dict[str, Tensor]:
+    """What the first file of a shard holds; features too large for the dtype are refused."""
+    features = rows.features.to(dtype)  # (n, D)
+    if not bool(features.isfinite().all()):
+        largest = float(rows.features.abs().max())
+        raise IndexFolderError(
+            f"features up to {largest:.1e} do not fit {str(dtype).removeprefix('torch.')}; take bfloat16 or float32"
+        )
+    label_dtype = torch.int16 if num_labels < 2**15 else torch.int32
+    return {
+        "features": features,
+        "labels": rows.labels.to(label_dtype),
+        "lengths": rows.lengths.to(torch.int32),
+    }
+
+
+def read_rows(folder: Path, number: int) -> Rows:
+    """The first file of a shard; its features are memory-mapped."""
+    tensors = map_tensors(folder / shard_name(number))
+    try:
+        features, labels, lengths = (tensors[name] for name in ("features", "labels", "lengths"))
+    except KeyError as error:
+        raise _damaged(folder / shard_name(number)) from error
+    if features.shape[:1] != labels.shape or int(lengths.sum()) != len(labels):
+        raise _damaged(folder / shard_name(number))
+    return Rows(features, labels.long(), lengths.long())
+
+
+def read_errors(folder: Path, number: int, shape: tuple[int, int]) -> Tensor:
+    """The errors (n, C) of a shard, memory-mapped."""
+    path = folder / errors_name(number)
+    errors = map_tensors(path).get("errors")
+    if errors is None or errors.shape != shape:
+        raise _damaged(path)
+    return errors
+
+
+def join_rows(parts: Sequence[Rows], dtype: torch.dtype | None = None) -> Rows:
+    """All rows one after the other; a single part in its own dtype stays memory-mapped."""
+    if len(parts) == 1:
+        return Rows(parts[0].features.to(dtype or parts[0].features.dtype), parts[0].labels, parts[0].lengths)
+    num_tokens = sum(len(part.labels) for part in parts)
+    first = parts[0].features
+    features = torch.empty(num_tokens, first.shape[1], dtype=dtype or first.dtype)
+    start = 0
+    for part in parts:
+        features[start : start + len(part.labels)] = part.features
+        start += len(part.labels)
+    return Rows(features, torch.cat([part.labels for part in parts]), torch.cat([part.lengths for part in parts]))
+
+
+def _damaged(path: Path) -> IndexFolderError:
+    return IndexFolderError(f"{path}: does not hold what a shard holds; restore a copy or build the index again")

@@ -1,0 +1,106 @@
+"""``tagtrace index``: what it prints, what it refuses, and that it goes on after it was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from tagtrace._checks import TagtraceError
+from tagtrace.cli.index import index as command
+from tagtrace.data import LabelSet, read_corpus
+from tagtrace.index import open_index
+from tagtrace.tagger import Lexical, LexicalOptions, load_tagger, new_tagger, save_tagger
+
+TRAIN = "-DOCSTART- O\n\nOslo B-LOC\nis O\ncold O\n\nAnna B-PER\nSmith I-PER\nin O\nZürich B-LOC\n\n" * 8
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with `train.conll` and an untrained `tagger`."""
+    (tmp_path / "train.conll").write_text(TRAIN, encoding="utf-8")
+    corpus = read_corpus(tmp_path / "train.conll")
+    torch.manual_seed(0)
+    labels = LabelSet.from_sentences(corpus.sentences, corpus.normalised_scheme)
+    save_tagger(new_tagger(Lexical(LexicalOptions(64, 8, 8)), labels), tmp_path / "tagger")
+    return tmp_path
+
+
+def invoke(files: Path, *options: str) -> Result:
+    arguments = [str(files / name) for name in ("tagger", "train.conll", "index")]
+    return CliRunner().invoke(command, [*arguments, *options, "--device", "cpu"])
+
+
+def message(result: Result) -> str:
+    """The one line that the group prints for such an error."""
+    assert isinstance(result.exception, TagtraceError)
+    return str(result.exception)
+
+
+def test_writes_an_index_and_says_how_large(files: Path) -> None:
+    result = invoke(files)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0].startswith("56 tokens x (16 features, 5 errors): about 0.0 MB")
+    assert any(line.startswith("step  1  objective") for line in lines)
+    assert "KB a token, max |gradient|" in lines[-1]
+    assert str(files / "index") in lines[-1]
+    built = open_index(files / "index", verify=True)
+    built.check_tagger(load_tagger(files / "tagger"))
+    built.check_corpus(read_corpus(files / "train.conll"))
+    assert built.manifest.fit.max_gradient <= 1e-6
+    assert built.sentence(1).tokens == ("Anna", "Smith", "in", "Zürich")
+    assert built.sentence(1).lines == (7, 8, 9, 10)
+    assert built.manifest.tagger["path"] == str(files / "tagger")
+
+
+def test_options_reach_the_index(files: Path) -> None:
+    options = ["--dtype", "bfloat16", "--l2", "0.5", "--tolerance", "1e-9", "--max-steps", "50", "--shard-tokens", "20"]
+    assert invoke(files, *options).exit_code == 0
+    built = open_index(files / "index")
+    expected = {"dtype": "bfloat16", "refit": True, "l2": 0.5, "tolerance": 1e-9, "max_steps": 50, "shard_tokens": 20}
+    assert built.manifest.options == expected
+    assert built.manifest.fit.max_gradient <= 1e-9
+    assert len(built.shards) == 4
+
+
+def test_no_refit_warns(files: Path) -> None:
+    result = invoke(files, "--no-refit")
+    assert result.exit_code == 0
+    assert "warning: not refit, max |gradient|" in result.output
+    assert not open_index(files / "index").manifest.fit.refit
+
+
+def test_refuses_and_overwrites(files: Path) -> None:
+    assert invoke(files).exit_code == 0
+    assert "pass --overwrite" in message(invoke(files))
+    assert invoke(files, "--overwrite", "--l2", "2").exit_code == 0
+    assert open_index(files / "index").manifest.l2 == 2.0
+
+
+def test_goes_on_or_restarts(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tagtrace.index.build.refit_head", stop)
+        assert invoke(files).exit_code != 0
+    assert (files / "index.building").is_dir()
+    assert "--restart" in message(invoke(files, "--l2", "2"))
+    assert invoke(files).exit_code == 0
+    assert not (files / "index.building").exists()
+    assert invoke(files, "--restart", "--overwrite").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [(("--l2", "-1"), "l2"), (("--shard-tokens", "0"), "shard_tokens"), (("--scheme", "plain"), "labels are plain")],
+)
+def test_bad_input_is_one_line(files: Path, options: tuple[str, ...], expected: str) -> None:
+    found = message(invoke(files, *options))
+    assert expected in found
+    assert "\n" not in found
+    assert sorted(path.name for path in files.iterdir()) == ["tagger", "train.conll"]

@@ -1,0 +1,182 @@
+"""A tagger's answers do not depend on how its sentences are batched, and stay in the order they were asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tagtrace._checks import DataError, EncoderError, OptionError
+from tagtrace.data import LabelSet, Sentence, join_documents, violations
+from tagtrace.data.invented import generate
+from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, Tagger, crf, new_tagger
+from tagtrace.tagger.rows import pad_rows
+
+CORPUS = generate(num_documents=20)
+SENTENCES = CORPUS.train[:40]
+LABELS = LabelSet(("O", "B-PER", "I-PER", "B-LOC", "I-LOC"), "iob2")
+KNOWN = LabelSet.from_sentences(CORPUS.train, "iob2")
+WORDS = ("Varn", "beat", "1996", "the", "GmbH", "-")
+
+
+def random_tagger(seed: int = 0, labels: LabelSet = LABELS, unit: Any = "sentence", **head: Any) -> Tagger:
+    """A tagger whose head is drawn, so that every label and every kind of mistake occurs."""
+    torch.manual_seed(seed)
+    tagger = new_tagger(
+        Lexical(LexicalOptions(buckets=128, width=8, hidden=8)), labels, HeadOptions(**head), unit
+    ).eval()
+    with torch.no_grad():
+        for parameter in tagger.head.parameters():
+            parameter.normal_()
+    return tagger
+
+
+TAGGER = random_tagger()
+
+
+@st.composite
+def sentences(draw: st.DrawFn) -> list[Sentence]:
+    """Sentences of any lengths, some of them in documents."""
+    words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12)
+    texts = draw(st.lists(st.tuples(words, st.sampled_from(["", "a", "b"])), max_size=8))
+    return [Sentence(tuple(tokens), (), document=document) for tokens, document in texts]
+
+
+@given(sentences())
+def test_predictions_come_in_the_given_order(asked: list[Sentence]) -> None:
+    together = TAGGER.predict(asked)
+    assert together == [TAGGER.predict([sentence])[0] for sentence in asked]
+    assert [len(labels) for labels in together] == [len(sentence) for sentence in asked]
+
+
+@given(sentences())
+def test_documents_are_labelled_whole_and_split_back(asked: list[Sentence]) -> None:
+    tagger = random_tagger(unit="document")
+    predicted = tagger.predict(asked)
+    assert [len(labels) for labels in predicted] == [len(sentence) for sentence in asked]
+    whole = TAGGER.predict(join_documents(asked))  # the same weights, sentence by sentence
+    assert [label for labels in predicted for label in labels] == [label for labels in whole for label in labels]
+
+
+def test_the_unit_matters() -> None:
+    document = [Sentence((word,), (), document="d") for word in WORDS]
+    assert random_tagger(unit="document").predict(document) != TAGGER.predict(document)
+    with pytest.raises(OptionError, match="paragraph"):
+        random_tagger(unit="paragraph")
+
+
+@pytest.mark.parametrize("head", [{}, {"start_end": True}, {"kind": "softmax"}, {"constrained": True}])
+def test_constrained_predictions_are_well_formed(head: dict[str, Any]) -> None:
+    num_broken = 0
+    for seed in range(10):
+        tagger = random_tagger(seed, **head)
+        assert not any(violations(labels, "iob2") for labels in tagger.predict(SENTENCES))
+        free = tagger.predict(SENTENCES, constrained=False)
+        num_broken += sum(bool(violations(labels, "iob2")) for labels in free)
+    assert num_broken > 0, "without the constraint such heads break the scheme"
+
+
+def test_a_constrained_prediction_is_the_best_well_formed_one() -> None:
+    short = [Sentence(tuple(WORDS[i : i + 3]), ()) for i in range(4)]
+    for sentence, labels in zip(short, TAGGER.predict(short), strict=True):
+        scores = TAGGER.scores([TAGGER.prepare(sentence)])
+        grid = torch.cartesian_prod(*[torch.arange(len(LABELS))] * 3)  # (C^3, 3)
+        allowed = [not violations(LABELS.decode(row.tolist()), "iob2") for row in grid]
+        values = crf.path_score(scores.select(torch.zeros(len(grid), dtype=torch.long)), grid)
+        best = int(values.masked_fill(~torch.tensor(allowed), -torch.inf).argmax())
+        assert labels == LABELS.decode(grid[best].tolist())
+
+
+def test_predict_reads_no_labels_and_leaves_the_tagger_as_it_was() -> None:
+    odd = [sentence.with_labels(["B-NEVER-SEEN"] * len(sentence)) for sentence in SENTENCES]
+    bare = [sentence.with_labels(()) for sentence in SENTENCES]
+    expected = TAGGER.predict(bare)
+    assert TAGGER.predict(odd) == expected
+    training = random_tagger().train()
+    assert training.predict(bare) == expected, "dropout must be off"
+    assert training.training
+    assert training.encoder.training
+    assert TAGGER.predict([]) == []
+
+
+def test_progress_counts_sentences() -> None:
+    seen: list[tuple[int, int]] = []
+    TAGGER.predict(CORPUS.train * 5, progress=lambda done, total: seen.append((done, total)))
+    counts = [done for done, _ in seen]
+    assert counts == sorted(counts)
+    assert len(counts) > 1
+    assert seen[-1] == (5 * len(CORPUS.train), 5 * len(CORPUS.train))
+
+
+@pytest.mark.parametrize("max_tokens", [1, 30, 200, 10**6])
+def test_batches_hold_every_example_once(max_tokens: int) -> None:
+    tagger = random_tagger(labels=KNOWN)
+    examples = [tagger.prepare(sentence) for sentence in SENTENCES]
+    batches = list(tagger._example_batches(examples, max_tokens))
+    assert sorted(index for indices, _ in batches for index in indices) == list(range(len(SENTENCES)))
+    for indices, batch in batches:
+        assert [examples[index] for index in indices] == batch
+        assert len(batch) == 1 or len(batch) * max(example.length for example in batch) <= max_tokens
+    assert (len(batches) == 1) == (max_tokens == 10**6)
+
+
+def test_training_mode_comes_back_after_an_error() -> None:
+    tagger = random_tagger().train()
+
+    def interrupt(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tagger.predict(SENTENCES, progress=interrupt)
+    assert tagger.training
+
+
+@pytest.mark.parametrize("unit", ["sentence", "document"])
+def test_rows_are_the_encoders_features_in_order(unit: Any) -> None:
+    tagger = random_tagger(labels=KNOWN, unit=unit).train()
+    rows = tagger.rows(SENTENCES)
+    assert tagger.training
+    chains = join_documents(SENTENCES) if unit == "document" else list(SENTENCES)
+    assert rows.lengths.tolist() == [len(chain) for chain in chains]
+    assert len(set(rows.lengths.tolist())) > 2, "the test needs chains of several lengths"
+    tagger.eval()
+    with torch.no_grad():
+        alone = torch.cat([tagger.encoder([tagger.encoder.prepare(chain)]) for chain in chains])
+    assert rows.features.dtype == torch.float32
+    torch.testing.assert_close(rows.features, alone)
+    assert KNOWN.decode(rows.labels.tolist()) == tuple(label for s in SENTENCES for label in s.labels)
+
+
+def test_rows_need_labels_that_the_tagger_knows() -> None:
+    tagger = random_tagger(labels=KNOWN)
+    with pytest.raises(DataError, match="no labels"):
+        tagger.rows([*SENTENCES, SENTENCES[0].with_labels(())])
+    with pytest.raises(DataError, match="unknown label 'B-GENE'"):
+        tagger.rows([SENTENCES[0].with_labels(["B-GENE"] * len(SENTENCES[0]))])
+    with pytest.raises(DataError, match="empty"):
+        tagger.rows([])
+
+
+@pytest.mark.parametrize("head", [{}, {"start_end": True, "constrained": True}, {"kind": "softmax"}])
+def test_the_mean_loss_is_the_mean_joint_loss(head: dict[str, Any]) -> None:
+    tagger = random_tagger(labels=KNOWN, **head)
+    examples = [tagger.prepare(sentence) for sentence in SENTENCES]
+    rows = tagger.rows(SENTENCES)
+    with torch.no_grad():
+        losses = crf.joint_loss(tagger.head(rows.features, rows.lengths), pad_rows(rows.labels, rows.lengths))
+    assert tagger.train().mean_loss(examples) == pytest.approx(float(losses.double().mean()), rel=1e-6)
+
+
+def test_features_that_are_no_numbers_are_refused() -> None:
+    tagger = random_tagger(labels=KNOWN)
+    with torch.no_grad():
+        for parameter in tagger.encoder.parameters():
+            parameter.fill_(torch.nan)
+    for use in (tagger.predict, tagger.rows):
+        with pytest.raises(EncoderError, match="lexical encoder gave NaN"):
+            use(SENTENCES)
+    with pytest.raises(EncoderError, match="NaN"):
+        tagger.mean_loss([tagger.prepare(SENTENCES[0])])
