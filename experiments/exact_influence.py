@@ -133,10 +133,10 @@ def mispredicted(tagger: Tagger, sentences: list[Sentence]) -> list[Query]:
 def agreement(points: list[dict[str, float]], name: str) -> dict[str, float]:
     """Pearson, Spearman, slope of actual on predicted through least squares, largest error: over all points."""
     predicted, actual = (np.array([point[key] for point in points]) for key in (name, "actual"))
-    ranks = [values.argsort().argsort() for values in (predicted, actual)]
+    first, second = (values.argsort().argsort() for values in (predicted, actual))
     return {
         "pearson": float(np.corrcoef(predicted, actual)[0, 1]),
-        "spearman": float(np.corrcoef(*ranks)[0, 1]),
+        "spearman": float(np.corrcoef(first, second)[0, 1]),
         "slope": float(np.polyfit(predicted, actual, 1)[0]),
         "largest_error": float(np.abs(predicted - actual).max()),
         "range": float(actual.max() - actual.min()),

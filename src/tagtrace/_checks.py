@@ -13,6 +13,10 @@ class DataError(TagtraceError):
     """A data file does not hold what it should."""
 
 
+class NoLabelsError(DataError):
+    """A data file has tokens but no place for labels."""
+
+
 class OptionError(TagtraceError):
     """An option has a value that cannot work."""
 

@@ -129,10 +129,11 @@ def test_data_check_lists_what_is_odd(tmp_path: Path) -> None:
     first, second = tmp_path / "first.conll", tmp_path / "second.conll"
     first.write_text("a B-PER\nb O\n")
     second.write_text("a B-PER\n\n" + "b I-LOC\n\n" * 12 + "c B-[/b]\n\n" + "d B-PER\n\n" * 20)
-    result = succeed("data", "check", first, second)
+    result = CliRunner().invoke(main, ["data", "check", str(first), str(second)])
+    assert result.exit_code == 1, "label sets that differ are an error"
     assert f"{second}, line 3: violation: I-LOC starts a segment; iob2 wants B-LOC" in result.stdout
     assert f"{second}: and 2 more (all of them with --json)" in result.stdout
-    assert f"{second}: types not in {first}: LOC, [/b]" in result.stdout
+    assert f"tagtrace: {second}: has types that {first} lacks: LOC, [/b]; " in result.stderr
     assert len(json.loads(succeed("data", "check", second, "--json").stdout)[0]["violations"]) == 12
 
 

@@ -50,8 +50,10 @@ class Spelt(Encoder):
 
 
 def make_tagger(seed: int = 0, head: HeadOptions | None = None, unit: Any = "sentence", **encoder: Any) -> Tagger:
-    torch.manual_seed(seed)
-    return new_tagger(Spelt(**encoder), LABELS, head, unit)
+    tagger = new_tagger(Spelt(**encoder), LABELS, head, unit)
+    generator = torch.Generator().manual_seed(seed)
+    tagger.head.set_flat(0.1 * torch.randn(tagger.head.num_parameters, generator=generator))
+    return tagger
 
 
 def make_corpus(num_sentences: int = 12, seed: int = 0, name: str = "train.conll") -> Corpus:
@@ -169,7 +171,7 @@ def test_documents_as_chains(tmp_path: Path) -> None:
 
 def test_without_refit_the_manifest_says_so(tmp_path: Path) -> None:
     tagger = make_tagger()
-    index = build_index(tagger, make_corpus(), tmp_path / "index", IndexOptions(refit=False))
+    index = build_index(tagger, make_corpus(), tmp_path / "index", IndexOptions(refit=False, l2=3.0))
     assert torch.equal(index.head.flat(), tagger.head.flat().double())
     saved = json.loads((tmp_path / "index" / "manifest.json").read_text())
     assert saved["fit"]["refit"] is False

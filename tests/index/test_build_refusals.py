@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tagtrace._checks import DataError, OptionError, TrainingError
+from tagtrace._checks import DataError, EncoderError, OptionError, TrainingError
 from tagtrace.data import Corpus, ReadOptions
 from tagtrace.index import IndexFolderError, IndexOptions, build_index
 from tagtrace.tagger import HeadOptions
@@ -55,6 +55,19 @@ def test_refuses_labels_the_tagger_cannot_learn(tmp_path: Path) -> None:
     other = Corpus(corpus.path, corpus.sentences, "plain", ReadOptions(), "0")
     with pytest.raises(DataError, match="labels are plain"):
         build_index(tagger, other, tmp_path / "index")
+    assert not list(tmp_path.iterdir())
+
+
+def test_refuses_data_the_encoder_cannot_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tagger, corpus = make_tagger(), make_corpus()
+
+    def refuse(found: Corpus) -> None:
+        assert found is corpus
+        raise EncoderError("too few rows")
+
+    monkeypatch.setattr(tagger.encoder, "check_corpus", refuse)
+    with pytest.raises(EncoderError, match="too few rows"):
+        build_index(tagger, corpus, tmp_path / "index")
     assert not list(tmp_path.iterdir())
 
 

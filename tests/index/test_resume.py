@@ -73,6 +73,7 @@ from tests.index.test_resume import *
 def kill(done, total):
     if done >= 8:
         (Path({folder!r}) / "index.building" / ".shard-00002.safetensors.part").write_bytes(b"half")
+        (Path({folder!r}) / "index.building" / ".progress.json.x1").write_bytes(b"half")
         os.kill(os.getpid(), signal.SIGKILL)
 build_index(make_tagger(), make_corpus(), Path({folder!r}) / "index", OPTIONS, kill)
 """

@@ -142,7 +142,7 @@ def test_a_run_killed_while_it_writes_a_checkpoint_goes_on_from_the_one_before(
     train_tagger(resumed, TRAIN, DEV, SHORT, checkpoint=folder, progress=lambda now: seen.append(now.step))
     assert seen[0] == 5
     assert same(weights(resumed), weights(uninterrupted))
-    assert not list(tmp_path.iterdir())
+    assert names(folder) == ["state.json", f"step-{NUM_STEPS}"]
 
 
 def test_a_run_that_gets_sigkill_ends_with_the_same_weights(tmp_path: Path) -> None:
@@ -178,27 +178,28 @@ def test_a_run_that_gets_sigkill_ends_with_the_same_weights(tmp_path: Path) -> N
     assert names(tmp_path) == ["data", "killed", "whole"]
 
 
-def test_a_checkpoint_is_removed_at_the_end_and_nothing_else_is(tmp_path: Path) -> None:
+def test_the_last_checkpoint_stays_until_it_is_removed_and_nothing_else_is(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     folder.mkdir()
     seen: list[list[str]] = []
     train_tagger(fresh(), TRAIN, DEV, SHORT, checkpoint=folder, progress=lambda _: seen.append(names(folder)))
     assert seen == [["state.json", f"step-{step}"] for step in range(1, NUM_STEPS + 1)], "older tensors must go"
-    assert not list(tmp_path.iterdir())
-    folder.mkdir()
+    again = fresh()
+    train_tagger(again, TRAIN, DEV, SHORT, checkpoint=folder, progress=lambda _: pytest.fail("all steps were taken"))
     (folder / "notes.txt").write_text("mine")
-    train_tagger(fresh(), TRAIN, DEV, SHORT, checkpoint=folder)
+    remove_checkpoint(folder)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
 def test_checkpoints_are_as_rare_as_asked_for(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     options = replace(SHORT, checkpoint_seconds=1000)
-    train_tagger(fresh(), TRAIN, DEV, options, checkpoint=folder, progress=lambda _: assert_absent(folder))
-
-
-def assert_absent(path: Path) -> None:
-    assert not path.exists()
+    seen: list[int] = []
+    train_tagger(
+        fresh(), TRAIN, DEV, options, checkpoint=folder,
+        progress=lambda now: seen.append(now.step) if folder.exists() else None,
+    )  # fmt: skip
+    assert seen == [NUM_STEPS], "only the last"
 
 
 def relabelled(sentences: tuple[Sentence, ...]) -> tuple[Sentence, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tagtrace._checks import DataError
 from tagtrace.cli.options import read_options, reading_options
 from tagtrace.cli.show import out, summary_table
 from tagtrace.data import Summary, read_corpus, summarise
@@ -53,4 +54,7 @@ def _compare_labels(summaries: list[Summary]) -> None:
     for summary in summaries[1:]:
         unknown = sorted(set(summary.segments_per_type) - set(first.segments_per_type))
         if unknown:
-            click.echo(f"{summary.path}: types not in {first.path}: {', '.join(unknown)}")
+            raise DataError(
+                f"{summary.path}: has types that {first.path} lacks: {', '.join(unknown)}; a tagger trained on the one "
+                "cannot know them (give the training file first)"
+            )

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import click
-import torch
 
-from tagtrace._checks import DataError
+from tagtrace._checks import DataError, NoLabelsError, OptionError
 from tagtrace._files import check_replaceable
 from tagtrace.cli.options import device_option, pick_device, read_options, reading_options
 from tagtrace.cli.show import TrainingDisplay, counting, err, out, refit_line, scorecard_table
-from tagtrace.data import Corpus, LabelSet, read_corpus, write_predictions
+from tagtrace.data import Corpus, LabelSet, ReadOptions, read_corpus, write_predictions
 from tagtrace.tagger import (
     HeadOptions,
     RefitOptions,
@@ -94,9 +93,11 @@ def train(train_file: str, folder: Path, dev_file: str | None, **values: Any) ->
     labels = LabelSet.from_sentences(corpus.sentences, corpus.normalised_scheme)
     if dev is not None:
         labels.check(dev.sentences)
-    torch.manual_seed(recipe.seed)
-    encoder = build_encoder(values["encoder"], corpus.sentences)
-    tagger = new_tagger(encoder, labels, head, values["unit"]).to(pick_device(values["device"]))
+    encoder = build_encoder(values["encoder"], corpus.sentences, recipe.seed)
+    for file in (corpus, dev):
+        if file is not None:
+            encoder.check_corpus(file)
+    tagger = new_tagger(encoder, labels, head, values["unit"], recipe.seed).to(pick_device(values["device"]))
     checkpoint = folder.parent / f"{folder.resolve().name}.checkpoint"
     if values["restart"]:
         remove_checkpoint(checkpoint)
@@ -113,6 +114,7 @@ def train(train_file: str, folder: Path, dev_file: str | None, **values: Any) ->
         refit_tagger(tagger, corpus.sentences, refitting, progress=refit_line)
     tagger.record["data"] = {"train": str(train_file), "fingerprint": corpus.fingerprint}
     save_tagger(tagger, folder, overwrite=values["overwrite"])
+    remove_checkpoint(checkpoint)
     if dev is not None:
         _show_scores(_evaluate(tagger, dev, constrained=True), str(dev_file))
     out.print(f"saved {folder}", soft_wrap=True)
@@ -149,18 +151,22 @@ def refit(folder: Path, train_file: str, target: Path, **values: Any) -> None:
 @click.argument("folder", metavar="TAGGER", type=click.Path(path_type=Path))
 @click.argument("file", metavar="FILE")
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
-@click.option("--unlabelled", is_flag=True, help="FILE has no labels.")
+@click.option("--unlabelled", is_flag=True, help="FILE has no labels. [default: found out]")
+@click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--constrained/--free", default=True, show_default=True, help="Allow only well-formed labels.")
 @device_option
 @reading_options
 def predict(folder: Path, file: str, target: Path, **values: Any) -> None:
     """Label FILE; OUT is FILE with a column (or a key `predicted`) more."""
     options = read_options(values, labelled=not values["unlabelled"])
+    if target.is_file() and not values["overwrite"]:
+        raise OptionError(f"{target}: exists already; choose another file or pass --overwrite")
     tagger = load_tagger(folder).to(pick_device(values["device"]))
-    corpus = read_corpus(file, options)
+    corpus = _read_to_label(file, options)
+    tagger.encoder.check_corpus(corpus)
     with counting("predicting") as progress:
         predicted = tagger.predict(corpus.sentences, constrained=values["constrained"], progress=progress)
-    write_predictions(corpus, predicted, target)
+    write_predictions(corpus, predicted, target, scheme=tagger.labels.scheme)
     out.print(f"wrote {target}: {len(predicted):,} sentences", soft_wrap=True)
 
 
@@ -182,7 +188,15 @@ def evaluate(folder: Path, file: str, as_json: bool, **values: Any) -> None:
         _show_scores(card, file)
 
 
-def _read_for(tagger: Tagger, path: str, options: Any) -> Corpus:
+def _read_to_label(path: str, options: ReadOptions) -> Corpus:
+    """A corpus with its labels where it has any: they say in which scheme predictions are written."""
+    try:
+        return read_corpus(path, options)
+    except NoLabelsError:
+        return read_corpus(path, replace(options, labelled=False))
+
+
+def _read_for(tagger: Tagger, path: str, options: ReadOptions) -> Corpus:
     """A corpus whose labels the tagger knows."""
     corpus = read_corpus(path, options)
     if corpus.normalised_scheme != tagger.labels.scheme:
@@ -191,6 +205,7 @@ def _read_for(tagger: Tagger, path: str, options: Any) -> Corpus:
             "check --label-column, or force --scheme"
         )
     tagger.labels.check(corpus.sentences)
+    tagger.encoder.check_corpus(corpus)
     return corpus
 
 

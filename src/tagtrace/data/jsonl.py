@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tagtrace._checks import DataError, at
+from tagtrace._checks import DataError, NoLabelsError, at
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.source import Row, shown, stem
 
@@ -122,7 +122,7 @@ def _find_labels_key(record: dict[str, Any], where: str) -> str:
         if key in record:
             return key
     keys = shown(", ".join(map(str, record)), limit=80)
-    raise DataError(
+    raise NoLabelsError(
         f"{where}: found no labels among the keys {keys}; name theirs with labels_key, or read it unlabelled"
     )
 

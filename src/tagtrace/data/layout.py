@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from tagtrace._checks import DataError, at
+from tagtrace._checks import DataError, NoLabelsError, at
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.source import shown
 
@@ -117,7 +117,8 @@ def find_layout(lines: Iterable[tuple[int, str]], options: ReadOptions, path: Pa
     first = 1 if numbered else 0
     if num_columns < first + 1 + options.labelled:
         wanted = "a token and a label" if options.labelled else "a token"
-        raise DataError(
+        kind = NoLabelsError if num_columns == first + 1 and options.label_column is None else DataError
+        raise kind(
             f"{at(path, number)}: found {num_columns} column in {shown(text)}, expected {wanted}; separate "
             "them by a tab or spaces, or read the file as unlabelled"
         )

@@ -98,6 +98,7 @@ def _training_chains(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
             f"{corpus.path}: labels are {corpus.scheme}, but the tagger was trained on {tagger.labels.scheme}; "
             "check --label-column, or force --scheme"
         )
+    tagger.encoder.check_corpus(corpus)
     chains = tagger.labelled_chains(corpus.sentences, "training")
     if tagger.head.options.constrained:
         _check_allowed(tagger.labels, chains)
@@ -127,12 +128,14 @@ class _Build:
     def encode(self, progress: Progress | None) -> None:
         """Features and text, shard by shard."""
         for number, members in enumerate(self.plan):
-            if self.unfinished.has(shard_name(number), text_name(number)):
-                continue
-            chains = self.chains[members.start : members.stop]
-            rows = self.tagger.rows(chains, progress=self._shifted(progress, members.start))
-            tensors = shard_tensors(rows, DTYPES[self.options.dtype], len(self.tagger.labels))
-            self.unfinished.add({shard_name(number): tensors, text_name(number): text_tensors(chains)})
+            if not self.unfinished.has(shard_name(number), text_name(number)):
+                self._encode_shard(number, members, progress)
+
+    def _encode_shard(self, number: int, members: range, progress: Progress | None) -> None:
+        chains = self.chains[members.start : members.stop]
+        rows = self.tagger.rows(chains, progress=self._shifted(progress, members.start))
+        tensors = shard_tensors(rows, DTYPES[self.options.dtype], len(self.tagger.labels))
+        self.unfinished.add({shard_name(number): tensors, text_name(number): text_tensors(chains)})
 
     def _shifted(self, progress: Progress | None, first_chain: int) -> Progress | None:
         """Progress within a shard as progress of the whole."""

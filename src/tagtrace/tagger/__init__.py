@@ -1,5 +1,6 @@
 """Taggers: encoders, the CRF head, training and the exact refit of the head."""
 
+from tagtrace.tagger.checkpoint import remove_checkpoint
 from tagtrace.tagger.encoders import (
     Encoder,
     Lexical,
@@ -42,6 +43,7 @@ __all__ = [
     "new_tagger",
     "refit_head",
     "refit_tagger",
+    "remove_checkpoint",
     "save_tagger",
     "score_labels",
     "train_tagger",

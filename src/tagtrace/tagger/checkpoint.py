@@ -90,9 +90,6 @@ class Checkpoint:
                 "repeat that run's options to resume it, or pass --restart to begin again"
             )
 
-    def remove(self) -> None:
-        remove_checkpoint(self.folder)
-
 
 def remove_checkpoint(folder: Path) -> None:
     """Delete what checkpoints wrote, and the folder if nothing else is in it."""

@@ -74,14 +74,17 @@ def score_labels(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
 def _score_tokens(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: str
 ) -> tuple[Score, float]:
-    pairs = [pair for g, p in zip(gold, predicted, strict=True) for pair in zip(g, p, strict=True)]
-    types = [(_type(g, scheme), _type(p, scheme)) for g, p in pairs]
+    pairs = Counter(pair for g, p in zip(gold, predicted, strict=True) for pair in zip(g, p, strict=True))
+    types: Counter[tuple[str, str]] = Counter()
+    for (g, p), count in pairs.items():
+        types[_type(g, scheme), _type(p, scheme)] += count
     tokens = Score(
-        num_correct=sum(g == p != "O" for g, p in types),
-        num_predicted=sum(p != "O" for _, p in types),
-        num_gold=sum(g != "O" for g, _ in types),
+        num_correct=sum(count for (g, p), count in types.items() if g == p != "O"),
+        num_predicted=sum(count for (_, p), count in types.items() if p != "O"),
+        num_gold=sum(count for (g, _), count in types.items() if g != "O"),
     )
-    return tokens, sum(g == p for g, p in pairs) / max(len(pairs), 1)
+    num_right = sum(count for (g, p), count in pairs.items() if g == p)
+    return tokens, num_right / max(pairs.total(), 1)
 
 
 def _type(label: str, scheme: str) -> str:

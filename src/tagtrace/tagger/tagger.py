@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from tagtrace._checks import DataError, EncoderError, OptionError, at
 from tagtrace.data.labels import LabelSet
+from tagtrace.data.schemes import normalise
 from tagtrace.data.sentence import Sentence, join_documents
 from tagtrace.tagger import crf
 from tagtrace.tagger.encoders.base import Encoder
@@ -81,7 +83,11 @@ class Tagger(nn.Module):
     def predict(
         self, sentences: Sequence[Sentence], *, constrained: bool = True, progress: Progress | None = None
     ) -> list[tuple[str, ...]]:
-        """The best label sequence of each sentence; ``constrained`` allows only well-formed ones."""
+        """The best label sequence of each sentence; ``constrained`` allows only well-formed ones.
+
+        A head that was trained with constraints keeps them either way: they are part of its model.
+        """
+        constrained = constrained or self.head.options.constrained
         chains = [chain.with_labels(()) for chain in self.chains(sentences)]  # their labels, if any, are not read
         paths: list[list[int]] = [[] for _ in chains]
         for indices, batch in self._batches(chains, progress):
@@ -89,7 +95,10 @@ class Tagger(nn.Module):
             for index, path in zip(indices, crf.viterbi(scores)[0], strict=True):
                 paths[index] = path
         labels = iter([label for path in paths for label in self.labels.decode(path)])
-        return [tuple(next(labels) for _ in sentence.tokens) for sentence in sentences]
+        predicted = [tuple(next(labels) for _ in sentence.tokens) for sentence in sentences]
+        if constrained and self.unit == "document":  # a segment may not go on into the next sentence
+            predicted = [normalise(each, self.labels.scheme) for each in predicted]
+        return predicted
 
     @torch.no_grad()
     def rows(self, sentences: Sequence[Sentence], *, progress: Progress | None = None) -> Rows:
@@ -109,8 +118,10 @@ class Tagger(nn.Module):
     def mean_loss(self, examples: Sequence[Example]) -> float:
         """The mean joint loss of labelled examples, without dropout."""
         total = 0.0
-        for _, batch in self._example_batches(examples):
-            total += float(crf.joint_loss(self.scores(batch), padded_labels(batch)).double().sum())
+        with self._evaluating():
+            for indices in _length_batches([example.length for example in examples]):
+                batch = [examples[i] for i in indices]
+                total += float(crf.joint_loss(self.scores(batch), padded_labels(batch)).sum())
         return total / len(examples)
 
     def scores(self, batch: Sequence[Example], *, constrained: bool | None = None) -> Scores:
@@ -121,36 +132,45 @@ class Tagger(nn.Module):
     def _batches(
         self, chains: Sequence[Sentence], progress: Progress | None
     ) -> Iterator[tuple[list[int], list[Example]]]:
-        examples = [self.prepare(chain) for chain in chains]
+        """Indices and examples of like length, made ready batch by batch; evaluation mode inside."""
         done = 0
-        for indices, batch in self._example_batches(examples):
-            yield indices, batch
-            done += len(batch)
-            if progress is not None:
-                progress(done, len(examples))
+        with self._evaluating():
+            for indices in _length_batches([len(chain) for chain in chains]):
+                yield indices, [self.prepare(chains[i]) for i in indices]
+                done += len(indices)
+                if progress is not None:
+                    progress(done, len(chains))
 
-    def _example_batches(
-        self, examples: Sequence[Example], max_tokens: int = 4096
-    ) -> Iterator[tuple[list[int], list[Example]]]:
-        """Indices and examples of like length, ``max_tokens`` padded tokens together; evaluation mode inside."""
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Evaluation mode, and the mode it was in afterwards."""
         was_training = self.training
         self.eval()
         try:
-            batch: list[int] = []
-            for index in sorted(range(len(examples)), key=lambda i: -examples[i].length):
-                if batch and (len(batch) + 1) * examples[batch[0]].length > max_tokens:
-                    yield batch, [examples[i] for i in batch]
-                    batch = []
-                batch.append(index)
-            if batch:
-                yield batch, [examples[i] for i in batch]
+            yield
         finally:
             self.train(was_training)
 
 
-def new_tagger(encoder: Encoder, labels: LabelSet, head: HeadOptions | None = None, unit: Unit = "sentence") -> Tagger:
-    """An untrained tagger."""
-    return Tagger(encoder, Head(encoder.dim, labels, head), labels, unit)
+def _length_batches(lengths: Sequence[int], max_tokens: int = 4096) -> Iterator[list[int]]:
+    """Indices, longest first, ``max_tokens`` padded tokens together."""
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > max_tokens:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def new_tagger(
+    encoder: Encoder, labels: LabelSet, head: HeadOptions | None = None, unit: Unit = "sentence", seed: int = 0
+) -> Tagger:
+    """An untrained tagger; ``seed`` is for the first weights of its head."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return Tagger(encoder, Head(encoder.dim, labels, head), labels, unit)
 
 
 def lengths_of(batch: Sequence[Example]) -> Tensor:

@@ -109,16 +109,18 @@ def train_tagger(
 ) -> History:
     """Train ``tagger`` in place and leave it at the epoch that ``options.keep`` names.
 
-    With ``checkpoint``, a folder, the run can be killed and called again with the same arguments. The folder is
-    removed when the run ends.
+    With ``checkpoint``, a folder, the run can be killed and called again with the same arguments. Its last checkpoint
+    stays there, in case saving the tagger fails: call ``remove_checkpoint`` once it is saved.
     """
     if not tagger.encoder.trainable:
         raise TrainingError(f"a {tagger.encoder.kind} encoder is not trained; refit its head instead")
-    run = _Run(tagger, sentences, dev, options or TrainOptions(), checkpoint)
-    run.resume()
-    while run.step < run.num_steps:
-        run.advance(progress)
-    return run.finish()
+    tagger.head.float()  # a refitted head is float64
+    with torch.random.fork_rng():  # the caller's random numbers stay as they were
+        run = _Run(tagger, sentences, dev, options or TrainOptions(), checkpoint)
+        run.resume()
+        while run.step < run.num_steps:
+            run.advance(progress)
+        return run.finish()
 
 
 class _Run:
@@ -156,7 +158,8 @@ class _Run:
             "options": options,
             "labels": list(self.tagger.labels.labels),
             "head": self.tagger.head.options.to_json(),
-            "encoder": [self.tagger.encoder.kind, getattr(self.tagger.encoder, "name", None), sizes],
+            "encoder": [self.tagger.encoder.kind, self.tagger.encoder.settings(), sizes],
+            "device": self.tagger.device.type,
             "unit": self.tagger.unit,
             "data": [_digest(self.sentences), _digest(self.dev_sentences)],
         }
@@ -176,7 +179,8 @@ class _Run:
         self.step += 1
         self.epoch_loss += loss / self.batches_per_epoch
         dev_loss = self._end_epoch() if self.step % self.batches_per_epoch == 0 else None
-        if self.checkpoint is not None and self.seconds.since_mark() >= self.options.checkpoint_seconds:
+        is_due = self.seconds.since_mark() >= self.options.checkpoint_seconds or self.step == self.num_steps
+        if self.checkpoint is not None and is_due:
             state = CheckpointState(self.step, self.epoch_loss, asdict(self.history), self.best)
             self.checkpoint.save(self.tagger, self.optimiser, state)
             self.seconds.mark()
@@ -244,8 +248,6 @@ class _Run:
             "learning_rate": self.learning_rate,
             "history": asdict(self.history),
         }
-        if self.checkpoint is not None:
-            self.checkpoint.remove()
         return self.history
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from tagtrace._checks import OptionError
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.encoders.base import Encoder
@@ -27,14 +29,17 @@ __all__ = [
 ]
 
 
-def build_encoder(spec: str, sentences: Sequence[Sentence]) -> Encoder:
+def build_encoder(spec: str, sentences: Sequence[Sentence], seed: int = 0) -> Encoder:
     """A new encoder from what a user writes: ``lexical``, ``vectors:FILE``, ``precomputed:DIR``, ``transformer:NAME``.
 
-    ``sentences`` are the training data, from which ``vectors`` takes the parts of speech it knows.
+    ``sentences`` are the training data, from which ``vectors`` takes the parts of speech it knows; ``seed`` is for the
+    first weights of ``lexical``.
     """
     kind, _, source = spec.partition(":")
     if kind == "lexical" and not source:
-        return Lexical()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return Lexical()
     if kind in ENCODERS and kind != "lexical" and not source:
         raise OptionError(f"encoder {spec!r}: say where it is, for example {kind}:PATH")
     if kind == "vectors":

@@ -30,6 +30,10 @@ class Encoder(nn.Module, ABC):
     dim: int
     """D, the number of features of a token."""
 
+    def settings(self) -> dict[str, object]:
+        """What, beside its weights, decides the features it gives in training."""
+        return {}
+
     def check_corpus(self, corpus: Corpus) -> None:
         """Refuse a file that the encoder cannot serve, before any work is done."""
 

@@ -120,6 +120,9 @@ class Lexical(Encoder):
         self.dropout = nn.Dropout(options.dropout)
         self._cache: dict[str, tuple[list[int], int]] = {}
 
+    def settings(self) -> dict[str, object]:
+        return asdict(self.options)
+
     def prepare(self, sentence: Sentence) -> list[tuple[list[int], int]]:
         """For each token, its hashed features (word form first) and how many of them are word form."""
         return [self._hashed(token) for token in sentence.tokens]

@@ -52,6 +52,9 @@ class Transformer(Encoder):
         self.max_pieces = self._window_size(max_pieces)
         self.overlap = self._window_overlap(overlap)
 
+    def settings(self) -> dict[str, object]:
+        return {"name": self.name, "max_pieces": self.max_pieces, "overlap": self.overlap}
+
     def prepare(self, sentence: Sentence) -> Pieces:
         """The sentence's piece ids, in windows."""
         words = self._piecer.cut_words(sentence.tokens)
