@@ -13,7 +13,7 @@ from tagtrace.tagger.rows import Rows
 
 Curvature = Literal["auto", "identity", "kronecker", "dense", "cg"]
 
-MAX_DENSE = 4_000
+MAX_DENSE = 8_000
 """``auto`` factors the dense Hessian of heads with at most this many parameters, and uses conjugate gradients above."""
 
 
