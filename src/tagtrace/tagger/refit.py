@@ -54,6 +54,9 @@ class Refitted:
     num_steps: int
 
 
+SLOW = 20
+"""Conjugate gradient steps after which a new preconditioner pays."""
+
 RefitProgress = Callable[[int, float, float], None]
 """Called with (step, objective, max |gradient|)."""
 
@@ -70,14 +73,14 @@ def refit_head(
     now = objective.evaluate(objective.head.flat())
     if not now.is_scaled:  # a head with huge weights: its Hessian is no guide, zero is a better start
         now = objective.evaluate(torch.zeros_like(now.theta))
-    num_steps = 0
+    newton, num_steps = _Newton(objective, options.tolerance), 0
     while now.max_gradient > options.tolerance:
         if num_steps == options.max_steps:
             raise TrainingError(
                 f"refit stopped at max |gradient| {now.max_gradient:.1e} after {num_steps} steps (wanted "
                 f"{options.tolerance:.0e}); raise max_steps or l2"
             )
-        now = _newton_step(objective, now, options.tolerance)
+        now = newton.step(now)
         num_steps += 1
         if progress is not None:
             progress(num_steps, now.value, now.max_gradient)
@@ -108,24 +111,38 @@ def refit_tagger(
     return result
 
 
-def _newton_step(objective: Objective, now: Evaluation, tolerance: float) -> Evaluation:
-    """One truncated Newton step with backtracking."""
-    hessian = objective.hessian(now)
-    precondition = TokenPreconditioner(hessian.head, objective.chunks, hessian.runs, objective.l2)
-    norm = float(now.gradient.norm())
-    # Solve loosely while far from the optimum, tightly near it; never below what the tolerance needs.
-    accuracy = max(min(0.1, norm**0.5) * norm, 0.1 * tolerance)
-    step = _conjugate_gradients(hessian, -now.gradient, precondition, accuracy)
-    slope = float(step @ now.gradient)
-    noise = 1e-13 * abs(now.value)
-    for halvings in range(40):
-        new = objective.evaluate(now.theta + step * 0.5**halvings)
-        if new.is_scaled and new.value <= now.value + 1e-4 * 0.5**halvings * slope + noise:
-            return new
-    raise TrainingError(
-        f"refit cannot lower the objective at max |gradient| {now.max_gradient:.1e}; "
-        "raise the tolerance or l2, or scale the features"
-    )
+class _Newton:
+    """Truncated Newton steps with backtracking; the preconditioner is made anew only when the old one gets slow."""
+
+    def __init__(self, objective: Objective, tolerance: float) -> None:
+        self.objective, self.tolerance = objective, tolerance
+        self.precondition: TokenPreconditioner | None = None
+
+    def step(self, now: Evaluation) -> Evaluation:
+        hessian = self.objective.hessian(now)
+        if self.precondition is None:
+            chunks, runs = self.objective.chunks, hessian.runs
+            self.precondition = TokenPreconditioner(hessian.head, chunks, runs, self.objective.l2)
+        norm = float(now.gradient.norm())
+        # Solve loosely while far from the optimum, tightly near it; never below what the tolerance needs.
+        accuracy = max(min(0.1, norm**0.5) * norm, 0.1 * self.tolerance)
+        step, num_products = _conjugate_gradients(hessian, -now.gradient, self.precondition, accuracy)
+        if num_products > SLOW:
+            self.precondition = None
+        return self._backtrack(now, step)
+
+    def _backtrack(self, now: Evaluation, step: Tensor) -> Evaluation:
+        """The first point on the way to now + step that lowers the objective enough."""
+        slope = float(step @ now.gradient)
+        noise = 1e-13 * abs(now.value)
+        for halvings in range(40):
+            new = self.objective.evaluate(now.theta + step * 0.5**halvings)
+            if new.is_scaled and new.value <= now.value + 1e-4 * 0.5**halvings * slope + noise:
+                return new
+        raise TrainingError(
+            f"refit cannot lower the objective at max |gradient| {now.max_gradient:.1e}; "
+            "raise the tolerance or l2, or scale the features"
+        )
 
 
 def _conjugate_gradients(
@@ -134,20 +151,21 @@ def _conjugate_gradients(
     precondition: TokenPreconditioner,
     accuracy: float,
     max_steps: int = 1000,
-) -> Tensor:
-    """x with |H x - right| <= accuracy, or the best after ``max_steps`` (a descent direction in any case)."""
-    solution = torch.zeros_like(right)
+) -> tuple[Tensor, int]:
+    """x with |H x - right| <= accuracy, or the best after ``max_steps`` (a descent direction), and the steps taken."""
+    solution, num_steps = torch.zeros_like(right), 0
     residual = right.clone()
     direction = z = precondition(residual)
     energy = residual @ z
-    for _ in range(max_steps):
+    while num_steps < max_steps:
         product = hessian(direction)
         rate = energy / (direction @ product)
         solution = solution + rate * direction
         residual = residual - rate * product
+        num_steps += 1
         if float(residual.norm()) <= accuracy:
             break
         z = precondition(residual)
         energy, before = residual @ z, energy
         direction = z + (energy / before) * direction
-    return solution
+    return solution, num_steps
