@@ -1,11 +1,18 @@
 """Predicted against actual change of loss (the paper's section 5.1 and figure 2), every point kept.
 
-    python experiments/exact_influence.py --data ../shared/data --out experiments/results/exact_influence.json
+    python experiments/exact_influence.py --data ../shared/data --out experiments/results/exact_tokens.json
+    ... --segments entity --out experiments/results/exact_entities.json
+    ... --edit relabel --out experiments/results/exact_relabel.json
+    ... --edit group --out experiments/results/exact_groups.json
+    ... --encoder DIR --draws 1 --out experiments/results/exact_distilbert.json          (a GPU)
 
 The linear model: 1,000 training and 200 validation sentences under 25 tokens, GloVe and syntactic features, L2
 strength 1. 20 mispredicted validation tokens x their 20 most influential training tokens by absolute first-order
 influence, each removed and the model retrained exactly; three random draws. ``--segments entity`` does the same with
-entity segments of two or more tokens on the training side.
+entity segments of two or more tokens on the training side; ``--edit relabel`` gives each token the label the model
+finds next likely instead of removing it; ``--edit group`` removes groups of ten, drawn from the fifty most
+influential. ``--encoder`` fine-tunes that encoder on all original training sentences of conll2003_corrected and uses
+its refitted head.
 """
 
 from __future__ import annotations
@@ -14,17 +21,34 @@ import argparse
 import json
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from tagtrace import LabelSet, RefitOptions, Tagger, build_encoder, new_tagger, read_corpus, refit_tagger
-from tagtrace.data import Sentence, segments
+from tagtrace import (
+    LabelSet,
+    RefitOptions,
+    Sentence,
+    Tagger,
+    TrainOptions,
+    build_encoder,
+    new_tagger,
+    read_corpus,
+    refit_tagger,
+    train_tagger,
+)
+from tagtrace.data import segments
 from tagtrace.influence import Edit, Query, Refiner, Retrainer, Screen
 from tagtrace.influence.operators import Hessian
 from tagtrace.influence.solvers import Cholesky
 from tagtrace.tagger.objective import Objective
+
+SHORT = TrainOptions(
+    epochs=4, batch_size=32, learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", dropout=0.1, keep="last"
+)
+METHODS = ("identity", "first_order", "refine")
 
 
 def main() -> None:
@@ -32,6 +56,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--segments", choices=("token", "entity"), default="token")
+    parser.add_argument("--edit", choices=("remove", "relabel", "group"), default="remove")
+    parser.add_argument("--encoder", help="a Hugging Face directory; without it, the linear model")
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--top", type=int, default=20)
@@ -46,65 +72,119 @@ def main() -> None:
 
 def run(arguments: argparse.Namespace, seed: int) -> dict[str, object]:
     generator = random.Random(seed)
-    train = draw(arguments.data / "conll2003/train.txt.gz", 1000, generator)
-    dev = draw(arguments.data / "conll2003/dev.txt.gz", 200, generator)
-    tagger = new_tagger(
-        build_encoder(f"vectors:{arguments.data / 'glove/glove6b_100d.npz'}", train),
-        LabelSet.from_sentences(train, "iob2"),
-    )
-    refit_tagger(tagger, train, RefitOptions(l2=1.0, tolerance=1e-10))
-    rows = tagger.rows(train)
-    objective = Objective(tagger.head, rows, 1.0)
-    theta = tagger.head.flat()
-    start = time.monotonic()
-    solver = Cholesky(Hessian(objective.hessian(theta)))
-    refiner = Refiner(tagger.head, rows, solver.inverse)
-    factor_seconds = time.monotonic() - start
-    retrainer = Retrainer(objective, rows, theta, solver)
-    candidates = training_segments(train, arguments.segments)
-    screen = Screen(tagger.head, rows, candidates)
+    tagger, train, dev = (transformer if arguments.encoder else linear)(arguments, generator)
+    bench = Bench(tagger, train, arguments.segments)
     queries = generator.sample(mispredicted(tagger, dev), arguments.queries)
     points = []
-    seconds = {"refine": 0.0, "retrain": 0.0}
-    worst_gradient = 0.0
     for number, query in enumerate(queries):
-        gradient = query.gradient(tagger.head)
-        first = screen.influence(solver.solve(gradient.unsqueeze(0)).value)[0]
-        plain = screen.influence(gradient.unsqueeze(0))[0]
-        before = float(query.loss(tagger.head).detach())
-        for index in first.abs().topk(arguments.top).indices.tolist():
-            chain, begin, stop = candidates[index].tolist()
-            edit = [Edit(chain, begin, stop)]
-            start = time.monotonic()
-            effect = refiner.effects(edit, [query])[0]
-            seconds["refine"] += time.monotonic() - start
-            start = time.monotonic()
-            retrained = retrainer.retrain(edit, tolerance=1e-8)
-            seconds["retrain"] += time.monotonic() - start
-            worst_gradient = max(worst_gradient, retrained.max_gradient)
-            actual = float(query.loss(tagger.head.at(retrained.theta)).detach()) - before
-            points.append({
-                "query": number, "segment": [chain, begin, stop], "actual": actual,
-                "identity": float(plain[index]), "first_order": float(first[index]), "refine": effect.change,
-            })  # fmt: skip
+        points += bench.compare(number, query, arguments, generator)
         print(f"draw {seed}: query {number + 1}/{len(queries)}", flush=True)
     return {
         "draw": seed,
         "segments": arguments.segments,
+        "edit": arguments.edit,
         "points_kept": len(points),
         "parameters": tagger.head.num_parameters,
-        "factor_seconds": factor_seconds,
-        "refine_ms_per_segment": 1e3 * seconds["refine"] / len(points),
-        "retrain_seconds_per_removal": seconds["retrain"] / len(points),
-        "retrain_worst_max_gradient": worst_gradient,
-        **{name: agreement(points, name) for name in ("identity", "first_order", "refine")},
+        "factor_seconds": bench.factor_seconds,
+        "refine_ms": 1e3 * bench.refine_seconds / len(points),
+        "retrain_seconds": bench.retrain_seconds / len(points),
+        "retrain_worst_max_gradient": bench.worst_gradient,
+        **{name: agreement(points, name) for name in METHODS if name in points[0]},
         "points": points,
     }
+
+
+def linear(arguments: argparse.Namespace, generator: random.Random) -> tuple[Tagger, list[Sentence], list[Sentence]]:
+    train = draw(arguments.data / "conll2003/train.txt.gz", 1000, generator)
+    dev = draw(arguments.data / "conll2003/dev.txt.gz", 200, generator)
+    encoder = build_encoder(f"vectors:{arguments.data / 'glove/glove6b_100d.npz'}", train)
+    tagger = new_tagger(encoder, LabelSet.from_sentences(train, "iob2"))
+    refit_tagger(tagger, train, RefitOptions(l2=1.0, tolerance=1e-10))
+    return tagger, train, dev
+
+
+def transformer(
+    arguments: argparse.Namespace, generator: random.Random
+) -> tuple[Tagger, list[Sentence], list[Sentence]]:
+    folder = arguments.data / "conll2003_corrected"
+    train = list(read_corpus(folder / "train_original.jsonl.gz").sentences)
+    dev = list(read_corpus(folder / "validation_original.jsonl.gz").sentences)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    encoder = build_encoder(f"transformer:{arguments.encoder}", train)
+    tagger = new_tagger(encoder, LabelSet.from_sentences(train, "iob2")).to(device)
+    train_tagger(tagger, train, (), SHORT)
+    refit_tagger(tagger, train, RefitOptions(l2=1.0, tolerance=1e-10))
+    return tagger, train, generator.sample(dev, len(dev))
 
 
 def draw(path: Path, count: int, generator: random.Random) -> list[Sentence]:
     """A random draw of sentences under 25 tokens."""
     return generator.sample([s for s in read_corpus(path).sentences if len(s) < 25], count)
+
+
+class Bench:
+    """Everything that predicts, and the retraining that judges it."""
+
+    def __init__(self, tagger: Tagger, train: list[Sentence], kind: str) -> None:
+        self.tagger, self.head = tagger, tagger.head
+        self.rows = tagger.rows(train).to(tagger.device)
+        self.segments = training_segments(train, kind)
+        objective = Objective(self.head, self.rows, 1.0)
+        start = time.monotonic()
+        self.solver = Cholesky(Hessian(objective.hessian(self.head.flat())))
+        self.refiner = Refiner(self.head, self.rows, self.solver.inverse)
+        self.factor_seconds = time.monotonic() - start
+        self.retrainer = Retrainer(objective, self.rows, self.head.flat(), self.solver)
+        self.screen = Screen(self.head, self.rows, self.segments)
+        self.refine_seconds = self.retrain_seconds = self.worst_gradient = 0.0
+
+    def compare(
+        self, number: int, query: Query, arguments: argparse.Namespace, generator: random.Random
+    ) -> list[dict[str, float]]:
+        """One point for each edit of one query's most influential segments."""
+        gradient = query.gradient(self.head).unsqueeze(0)
+        first = self.screen.influence(self.solver.solve(gradient).value)[0]
+        plain = self.screen.influence(gradient)[0]
+        before = float(query.loss(self.head).detach())
+        points = []
+        for chosen in self.choose(first, arguments, generator):
+            edits = [self.edit(index, arguments.edit) for index in chosen]
+            start = time.monotonic()
+            predicted = self.refiner.effects(edits, [query])[0].change
+            self.refine_seconds += time.monotonic() - start
+            start = time.monotonic()
+            retrained = self.retrainer.retrain(edits, tolerance=1e-8)
+            self.retrain_seconds += time.monotonic() - start
+            self.worst_gradient = max(self.worst_gradient, retrained.max_gradient)
+            actual = float(query.loss(self.head.at(retrained.theta)).detach()) - before
+            point = {"query": number, "segments": self.segments[chosen].tolist(), "actual": actual, "refine": predicted}
+            if arguments.edit != "relabel":  # first order of a removal; a relabelling has none of its own here
+                point |= {"identity": float(plain[chosen].sum()), "first_order": float(first[chosen].sum())}
+            points.append(point)
+        return points
+
+    def choose(
+        self, influence: torch.Tensor, arguments: argparse.Namespace, generator: random.Random
+    ) -> list[list[int]]:
+        """The most influential segments one by one, or groups of ten of the fifty most influential."""
+        if arguments.edit != "group":
+            return [[index] for index in influence.abs().topk(arguments.top).indices.tolist()]
+        pool = influence.abs().topk(50).indices.tolist()
+        return [generator.sample(pool, 10) for _ in range(arguments.top)]
+
+    def edit(self, index: int, kind: str) -> Edit:
+        chain, start, stop = self.segments[index].tolist()
+        return Edit(chain, start, stop, self.next_likely(chain, start, stop) if kind == "relabel" else None)
+
+    def next_likely(self, chain: int, start: int, stop: int) -> tuple[int, ...]:
+        """For each token the likeliest label that it does not have, given the labels around the segment."""
+        lengths = self.rows.lengths
+        first = int(lengths[:chain].sum())
+        part = slice(first, first + int(lengths[chain]))
+        query = Query(self.rows.features[part].double(), self.rows.labels[part], start, stop)
+        likely = query.probabilities(self.head)
+        likely[torch.arange(stop - start), query.labels[start:stop]] = -1.0
+        return tuple(likely.argmax(1).tolist())
 
 
 def training_segments(sentences: list[Sentence], kind: str) -> torch.Tensor:
@@ -130,8 +210,8 @@ def mispredicted(tagger: Tagger, sentences: list[Sentence]) -> list[Query]:
     ]
 
 
-def agreement(points: list[dict[str, float]], name: str) -> dict[str, float]:
-    """Pearson, Spearman, slope of actual on predicted through least squares, largest error: over all points."""
+def agreement(points: Sequence[dict[str, float]], name: str) -> dict[str, float]:
+    """Pearson, Spearman, least-squares slope of actual on predicted, largest error: over all points."""
     predicted, actual = (np.array([point[key] for point in points]) for key in (name, "actual"))
     first, second = (values.argsort().argsort() for values in (predicted, actual))
     return {

@@ -17,7 +17,7 @@ from torch import Tensor
 from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import Rows, pad_rows
-from tagtrace.tagger.scores import Scores
+from tagtrace.tagger.scores import Scores, length_mask
 
 
 class Screen:
@@ -39,7 +39,7 @@ class Screen:
             index = torch.cat([torch.arange(int(s), int(s + n)) for s, n in zip(starts[chains], lengths, strict=True)])
             rows = Rows(self.rows.features[index].double(), self.rows.labels[index], lengths)
             segments = torch.cat([local.unsqueeze(1), self.segments[part, 1:]], 1)
-            out[:, part] = self._part(directions, rows, segments)
+            out[:, part] = self._part(directions, rows, segments).cpu()
         return out / self.num_chains
 
     def _part(self, directions: Tensor, rows: Rows, segments: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class Screen:
         window = crf.segment_scores(self.head(rows.features, rows.lengths), labels, segments)
         inside = crf.segment_labels(labels, segments)
         errors = crf.node_marginals(window)  # (S, M, C)
-        mask = torch.arange(errors.shape[1]) < window.lengths.unsqueeze(1)
+        mask = length_mask(window.lengths, errors.shape[1], errors.device)
         errors -= torch.nn.functional.one_hot(inside, errors.shape[2]) * mask.unsqueeze(2)
         edges = crf.edge_marginals(window)  # (S, M - 1, C, C)
         edges = edges - _edge_onehots(inside, window, edges)
@@ -71,7 +71,6 @@ def _edge_onehots(inside: Tensor, window: Scores, like: Tensor) -> Tensor:
     """1 at (y_{t-1}, y_t) for each edge inside a segment."""
     onehot = torch.zeros_like(like)
     if like.shape[1]:
-        mask = torch.arange(1, inside.shape[1]) < window.lengths.unsqueeze(1)  # (S, M - 1)
-        s, t = mask.nonzero(as_tuple=True)
+        s, t = length_mask(window.lengths - 1, like.shape[1], like.device).nonzero(as_tuple=True)
         onehot[s, t, inside[s, t], inside[s, t + 1]] = 1.0
     return onehot
