@@ -19,7 +19,7 @@ test: check
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
