@@ -142,6 +142,19 @@ def test_refine_is_exact_when_every_chain_is_edited(options: HeadOptions, length
     assert exact.abs().max() > 0.01
 
 
+@pytest.mark.parametrize("options", HEADS)
+def test_corrections_lead_to_the_retrained_optimum(options: HeadOptions) -> None:
+    fitted = Fitted(options, random_rows(4, (7, 5, 9, 3, 6, 8, 4, 5)))
+    group = [Edit(2, 3, 6), Edit(5, 0, 1)]
+    exact = fitted.retrainer().retrain(group, tolerance=1e-11).theta - fitted.theta
+    errors = []
+    for num_corrections in range(5):
+        refiner = Refiner(fitted.head, fitted.rows, fitted.solver.inverse, fitted.objective, num_corrections)
+        errors.append(float((refiner.change(group) - exact).norm() / exact.norm()))
+    assert errors[1] < 0.5 * errors[0], errors
+    assert errors[4] < 1e-2 * errors[0], errors
+
+
 def test_refine_is_nearer_to_retraining_than_first_order() -> None:
     fitted = Fitted(HeadOptions(), random_rows(4, (7, 5, 9, 3, 6, 8, 4, 5)))
     query = fitted.query()
@@ -181,6 +194,8 @@ def test_bad_edits_and_unreachable_optima_are_refused() -> None:
     ):
         with pytest.raises(OptionError, match=message):
             fitted.retrainer().retrain([edit])
+    with pytest.raises(OptionError, match="need the objective"):
+        Refiner(fitted.head, fitted.rows, fitted.solver.inverse, num_corrections=1)
     with pytest.raises(OptionError, match="at least one"):
         fitted.refiner().change([])
     with pytest.raises(TrainingError, match="retraining stopped"):

@@ -41,6 +41,11 @@ class LogitSpace:
         nodes = torch.einsum("rcd,nd->rnc", blocks, self.features).flatten(1)  # (R, n C)
         return torch.cat([nodes, mapped[:, self.num_weights :]], 1)
 
+    def gathered(self, logits: Tensor) -> Tensor:
+        """B^T l, (P,), for l (M,): a gradient in the logits as a gradient in theta."""
+        nodes = logits[: self.num_nodes].view(-1, self.head.num_labels)  # (n, C)
+        return torch.cat([(nodes.T @ self.features).flatten(), logits[self.num_nodes :]])
+
     @torch.no_grad()
     def curvature(self) -> Tensor:
         """S: the Hessian of the chains' joint losses in their logits, (M, M); zero between chains but for edges."""
