@@ -346,6 +346,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = succeed("demo", "--out", tmp_path / "demo")  # replaces the first
     assert "planted in train" in result.stdout
     assert "test (true labels)" in result.stdout
+    assert "supporters are planted errors" in result.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["demo"]
     load_tagger(tmp_path / "demo" / "tagger")
     assert read_corpus(tmp_path / "demo" / "data" / "train.conll", ReadOptions(scheme="iob2")).sentences

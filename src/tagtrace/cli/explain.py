@@ -193,13 +193,27 @@ def show_case(index: Index, case: Case, sides: dict[str, list[Ranked]]) -> None:
     where = f"{case.sentence.id}  tokens {case.start}:{case.stop}"
     out.print(f"{where}   predicted: {_labels(case.predicted, case)}{gold}", highlight=False)
     for name, ranked in sides.items():
-        table = Table("score", "change", "label", "training sentence", title=name, title_justify="left", expand=True)
-        for one in ranked:
-            sentence = index.sentence(one.chain)
-            change = "" if one.change is None else f"{one.change:+.4f} ({one.rung})"
-            label = " ".join(sentence.labels[one.start : one.stop])
-            table.add_row(f"{one.score:+.4g}", change, label, _context(sentence, one.start, one.stop))
-        out.print(table)
+        out.print(_table(index, name, ranked))
+
+
+MEANING = {
+    "supporters": "supporters: without these labels the explained labels would be less likely",
+    "opposers": "opposers: without these labels the explained labels would be more likely",
+}
+
+
+def _table(index: Index, name: str, ranked: list[Ranked]) -> Table:
+    """One side, with the place of each training segment; the change only where it was asked for."""
+    has_change = any(one.change is not None for one in ranked)
+    columns = ["score", *(["change of loss"] if has_change else []), "label", "where", "training sentence"]
+    table = Table(*columns, title=MEANING[name], title_justify="left", expand=True)
+    for one in ranked:
+        sentence = index.sentence(one.chain)
+        change = [] if not has_change else ["" if one.change is None else f"{one.change:+.4f} ({one.rung})"]
+        label = " ".join(sentence.labels[one.start : one.stop])
+        where = f"{sentence.id} {one.start}:{one.stop}"
+        table.add_row(f"{one.score:+.4g}", *change, label, where, _context(sentence, one.start, one.stop))
+    return table
 
 
 def _labels(labels: tuple[str, ...], case: Case) -> str:

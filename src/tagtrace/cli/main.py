@@ -29,7 +29,7 @@ class OneLineErrors(click.Group):
         except SafetensorError as error:
             _fail(f"weights cannot be written or read ({error}); is there space left on the disk?")
         except KeyboardInterrupt:
-            _fail("stopped; what was written so far is whole")
+            _fail("stopped; what was written so far is whole, and training goes on from its last checkpoint")
 
 
 def _describe(error: OSError) -> str:

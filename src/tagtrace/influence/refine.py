@@ -36,8 +36,8 @@ from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows, pad_rows, unpad_rows
 from tagtrace.tagger.scores import Scores
 
-KEPT = 64
-"""Sentences whose share of the work is kept in case another of their segments is asked for."""
+KEPT_BYTES = 2**28
+"""How much is kept of the work on recent sentences, in case another of their segments is asked for."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,11 @@ class Refiner:
         key = tuple(edited.chains)
         if key not in self._known:
             self._known[key] = _Chains(self.head, edited, self.inverse, len(self.rows.lengths))
-            if len(self._known) > KEPT:
-                self._known.popitem(last=False)
         self._known.move_to_end(key)
-        return self._known[key]
+        found = self._known[key]
+        while sum(chains.num_bytes for chains in self._known.values()) > KEPT_BYTES:
+            self._known.popitem(last=False)
+        return found
 
     def _residual(self, chains: _Chains, step: _Step) -> Tensor:
         """r: the others' true gradient at theta + d, less what their quadratic says, (P,)."""
@@ -127,6 +128,10 @@ class _Chains:
         self.scores: Scores = head(edited.features, edited.lengths)
         self.curvature = self.space.curvature()  # S (M, M)
         self.gradient = logit_gradient(head, self.scores, edited.loss_before)[1]  # g (M,)
+
+    @property
+    def num_bytes(self) -> int:
+        return 8 * (self.mapped.numel() + 2 * self.root.numel())
 
     def own_gradient(self, change: Tensor) -> Tensor:
         """grad L_I/N at theta + change, (P,)."""
