@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import torch
 from rich.table import Table
 from rich.text import Text
 
@@ -169,13 +170,7 @@ def make_query(tagger: Tagger, case: Case, target: str) -> Query:
         labels[case.start : case.stop] = _named(target, case.stop - case.start)
     tagger.labels.check([case.sentence.with_labels(labels)])
     ids = tagger.labels.encode(labels)
-    return Query(features.detach(), _tensor(ids), case.start, case.stop)
-
-
-def _tensor(ids: list[int]) -> Any:
-    import torch  # noqa: PLC0415
-
-    return torch.tensor(ids)
+    return Query(features.detach(), torch.tensor(ids), case.start, case.stop)
 
 
 def _named(label: str, length: int) -> list[str]:
