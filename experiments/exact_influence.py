@@ -4,7 +4,7 @@
     ... --segments entity --out experiments/results/exact_entities.json
     ... --edit relabel --out experiments/results/exact_relabel.json
     ... --edit group --out experiments/results/exact_groups.json
-    ... --encoder DIR --draws 1 --out experiments/results/exact_distilbert.json          (a GPU)
+    ... --encoder DIR --draws 0 --segments token entity --out experiments/results/exact_distilbert.json          (a GPU)
 
 The linear model: 1,000 training and 200 validation sentences under 25 tokens, GloVe and syntactic features, L2
 strength 1. 20 mispredicted validation tokens x their 20 most influential training tokens by absolute first-order
@@ -12,7 +12,8 @@ influence, each removed and the model retrained exactly; three random draws. ``-
 entity segments of two or more tokens on the training side; ``--edit relabel`` gives each token the label the model
 finds next likely instead of removing it; ``--edit group`` removes groups of ten, drawn from the fifty most
 influential. ``--encoder`` fine-tunes that encoder on all original training sentences of conll2003_corrected and uses
-its refitted head. ``corrected`` is refine with one pass over the training data.
+its refitted head. ``refine`` spends two passes over the training data on each edit, as ``tagtrace explain --refine``
+does; ``refine_once`` one, ``sentence_exact`` none.
 """
 
 from __future__ import annotations
@@ -48,47 +49,48 @@ from tagtrace.tagger.objective import Objective
 SHORT = TrainOptions(
     epochs=4, batch_size=32, learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", dropout=0.1, keep="last"
 )
-METHODS = ("identity", "first_order", "refine", "corrected")
+REFINED = ("sentence_exact", "refine_once", "refine")
+"""The sentence-exact estimate, with none, one and two passes over the training data."""
+METHODS = ("identity", "first_order", *REFINED)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--segments", choices=("token", "entity"), default="token")
+    parser.add_argument("--segments", choices=("token", "entity"), nargs="+", default=["token"])
     parser.add_argument("--edit", choices=("remove", "relabel", "group"), default="remove")
     parser.add_argument("--encoder", help="a Hugging Face directory; without it, the linear model")
-    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--draws", type=int, nargs="+", default=[0, 1, 2], help="their seeds")
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--top", type=int, default=20)
     arguments = parser.parse_args()
-    results = []
-    for seed in range(arguments.draws):
-        results.append(run(arguments, seed))
-        print(json.dumps({k: v for k, v in results[-1].items() if k != "points"}, indent=1), flush=True)
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(results) + "\n")
+    results: list[dict[str, object]] = []
+    for seed in arguments.draws:
+        generator = random.Random(seed)
+        tagger, train, dev = (transformer if arguments.encoder else linear)(arguments, generator)
+        queries = generator.sample(mispredicted(tagger, dev), arguments.queries)
+        for kind in arguments.segments:
+            found = run(Bench(tagger, train, kind), queries, arguments, generator)
+            results.append({"draw": seed, "segments": kind, "edit": arguments.edit, **found})
+            print(json.dumps({k: v for k, v in results[-1].items() if k != "points"}, indent=1), flush=True)
+            arguments.out.parent.mkdir(parents=True, exist_ok=True)
+            arguments.out.write_text(json.dumps(results) + "\n")
 
 
-def run(arguments: argparse.Namespace, seed: int) -> dict[str, object]:
-    generator = random.Random(seed)
-    tagger, train, dev = (transformer if arguments.encoder else linear)(arguments, generator)
-    bench = Bench(tagger, train, arguments.segments)
-    queries = generator.sample(mispredicted(tagger, dev), arguments.queries)
+def run(
+    bench: Bench, queries: list[Query], arguments: argparse.Namespace, generator: random.Random
+) -> dict[str, object]:
+    """Every point of one draw, and how well each method agrees with retraining."""
     points = []
     for number, query in enumerate(queries):
         points += bench.compare(number, query, arguments, generator)
-        print(f"draw {seed}: query {number + 1}/{len(queries)}", flush=True)
+        print(f"query {number + 1}/{len(queries)}", flush=True)
     return {
-        "draw": seed,
-        "segments": arguments.segments,
-        "edit": arguments.edit,
         "points_kept": len(points),
-        "parameters": tagger.head.num_parameters,
+        "parameters": bench.head.num_parameters,
         "factor_seconds": bench.factor_seconds,
-        "refine_ms": 1e3 * bench.refine_seconds / len(points),
-        "corrected_ms": 1e3 * bench.corrected_seconds / len(points),
-        "retrain_seconds": bench.retrain_seconds / len(points),
+        "milliseconds": {name: 1e3 * seconds / len(points) for name, seconds in bench.seconds.items()},
         "retrain_worst_max_gradient": bench.worst_gradient,
         **{name: agreement(points, name) for name in METHODS if name in points[0]},
         "points": points,
@@ -133,12 +135,16 @@ class Bench:
         objective = Objective(self.head, self.rows, 1.0)
         start = time.monotonic()
         self.solver = Cholesky(Hessian(objective.hessian(self.head.flat())))
-        self.refiner = Refiner(self.head, self.rows, self.solver.inverse)
-        self.corrected = Refiner(self.head, self.rows, self.solver.inverse, objective, num_corrections=1)
+        inverse = self.solver.inverse
+        self.refiners = {
+            name: Refiner(self.head, self.rows, inverse, objective, num_passes)
+            for num_passes, name in enumerate(REFINED)
+        }
         self.factor_seconds = time.monotonic() - start
         self.retrainer = Retrainer(objective, self.rows, self.head.flat(), self.solver)
         self.screen = Screen(self.head, self.rows, self.segments)
-        self.refine_seconds = self.corrected_seconds = self.retrain_seconds = self.worst_gradient = 0.0
+        self.seconds: dict[str, float] = dict.fromkeys((*REFINED, "retrain"), 0.0)
+        self.worst_gradient = 0.0
 
     def compare(
         self, number: int, query: Query, arguments: argparse.Namespace, generator: random.Random
@@ -148,26 +154,29 @@ class Bench:
         first = self.screen.influence(self.solver.solve(gradient).value)[0]
         plain = self.screen.influence(gradient)[0]
         before = float(query.loss(self.head).detach())
+        choices = self.choose(first, arguments, generator)
+        groups = [[self.edit(index, arguments.edit) for index in chosen] for chosen in choices]
+        predicted = {name: self.refined(name, groups, query) for name in self.refiners}
         points = []
-        for chosen in self.choose(first, arguments, generator):
-            edits = [self.edit(index, arguments.edit) for index in chosen]
+        for number_of_choice, (chosen, group) in enumerate(zip(choices, groups, strict=True)):
             start = time.monotonic()
-            predicted = self.refiner.effects(edits, [query])[0].change
-            self.refine_seconds += time.monotonic() - start
-            start = time.monotonic()
-            corrected = self.corrected.effects(edits, [query])[0].change
-            self.corrected_seconds += time.monotonic() - start
-            start = time.monotonic()
-            retrained = self.retrainer.retrain(edits, tolerance=1e-8)
-            self.retrain_seconds += time.monotonic() - start
+            retrained = self.retrainer.retrain(group, tolerance=1e-8)
+            self.seconds["retrain"] += time.monotonic() - start
             self.worst_gradient = max(self.worst_gradient, retrained.max_gradient)
             actual = float(query.loss(self.head.at(retrained.theta)).detach()) - before
             point = {"query": number, "segments": self.segments[chosen].tolist(), "actual": actual}
-            point |= {"refine": predicted, "corrected": corrected}
+            point |= {name: changes[number_of_choice] for name, changes in predicted.items()}
             if arguments.edit != "relabel":  # first order of a removal; a relabelling has none of its own here
                 point |= {"identity": float(plain[chosen].sum()), "first_order": float(first[chosen].sum())}
             points.append(point)
         return points
+
+    def refined(self, name: str, groups: list[list[Edit]], query: Query) -> list[float]:
+        """The changes of the query's loss that a refiner predicts."""
+        start = time.monotonic()
+        effects = self.refiners[name].effects(groups, query)
+        self.seconds[name] += time.monotonic() - start
+        return [effect.change for effect in effects]
 
     def choose(
         self, influence: torch.Tensor, arguments: argparse.Namespace, generator: random.Random

@@ -10,6 +10,7 @@ from tagtrace._checks import OptionError, TrainingError
 from tagtrace.influence import Edit, Query, Refiner, Retrainer, Screen
 from tagtrace.influence.logits import LogitSpace
 from tagtrace.influence.operators import Hessian
+from tagtrace.influence.query import chain_rows
 from tagtrace.influence.solvers import Cholesky
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, crf, refit_head
 from tagtrace.tagger.objective import Objective
@@ -138,19 +139,19 @@ def test_refine_is_exact_when_every_chain_is_edited(options: HeadOptions, length
     group = [Edit(chain, 0, 1) for chain in range(len(lengths))]
     group[0] = Edit(0, 1, 4)
     exact = fitted.retrainer().retrain(group, tolerance=1e-11).theta - fitted.theta
-    torch.testing.assert_close(fitted.refiner().change(group), exact, rtol=0, atol=1e-6)
+    torch.testing.assert_close(fitted.refiner().changes([group])[0], exact, rtol=0, atol=1e-6)
     assert exact.abs().max() > 0.01
 
 
 @pytest.mark.parametrize("options", HEADS)
-def test_corrections_lead_to_the_retrained_optimum(options: HeadOptions) -> None:
+def test_passes_lead_to_the_retrained_optimum(options: HeadOptions) -> None:
     fitted = Fitted(options, random_rows(4, (7, 5, 9, 3, 6, 8, 4, 5)))
     group = [Edit(2, 3, 6), Edit(5, 0, 1)]
     exact = fitted.retrainer().retrain(group, tolerance=1e-11).theta - fitted.theta
     errors = []
-    for num_corrections in range(5):
-        refiner = Refiner(fitted.head, fitted.rows, fitted.solver.inverse, fitted.objective, num_corrections)
-        errors.append(float((refiner.change(group) - exact).norm() / exact.norm()))
+    for num_passes in range(5):
+        refiner = Refiner(fitted.head, fitted.rows, fitted.solver.inverse, fitted.objective, num_passes)
+        errors.append(float((refiner.changes([group])[0] - exact).norm() / exact.norm()))
     assert errors[1] < 0.5 * errors[0], errors
     assert errors[4] < 1e-2 * errors[0], errors
 
@@ -166,7 +167,7 @@ def test_refine_is_nearer_to_retraining_than_first_order() -> None:
     for index, (chain, start, stop) in enumerate(tokens.tolist()):
         theta = fitted.retrainer().retrain([Edit(chain, start, stop)]).theta
         actual = float(query.loss(fitted.head.at(theta)).detach()) - before
-        effect = fitted.refiner().effects([Edit(chain, start, stop)], [query])[0]
+        effect = fitted.refiner().effects([[Edit(chain, start, stop)]], query)[0]
         assert effect.before == pytest.approx(before)
         errors["first order"] += abs(float(first[index]) - actual)
         errors["refine"] += abs(effect.change - actual)
@@ -175,14 +176,41 @@ def test_refine_is_nearer_to_retraining_than_first_order() -> None:
 
 @pytest.mark.parametrize("options", HEADS)
 def test_logit_space_is_the_chain_rule(options: HeadOptions) -> None:
-    rows, head = random_rows(1, (3, 2)), Head(4, LABELS, options).double()
+    rows, head = random_rows(1, (3, 2, 4)), Head(4, LABELS, options).double()
     head.set_flat(random_theta(head))
-    space = LogitSpace(head, rows.features.double(), rows.lengths)
-    jacobian = space.through(torch.eye(head.num_parameters, dtype=torch.float64))  # B
-    objective = Objective(head, rows, l2=1e-300)
-    hessian = objective.hessian(head.flat())(torch.eye(head.num_parameters, dtype=torch.float64))
-    torch.testing.assert_close(jacobian.T @ space.curvature() @ jacobian / 2, hessian, rtol=0, atol=1e-12)
-    torch.testing.assert_close(space.seen_from(jacobian), jacobian @ jacobian.T, rtol=0, atol=1e-12)
+    space = LogitSpace(head, rows.features.double(), rows.lengths, torch.tensor([2, 1]))
+    eye = torch.eye(head.num_parameters, dtype=torch.float64)
+    jacobian = torch.stack([space.seen_from(unit.expand(2, -1)) for unit in eye], 2)  # B (G, M, P)
+    parts = (Rows(rows.features[:5], rows.labels[:5], rows.lengths[:2]), chain_rows(rows, 2))
+    for group, part in enumerate(parts):
+        hessian = Objective(head, part, l2=1e-300).hessian(head.flat())(eye) * len(part.lengths)
+        found = jacobian[group].T @ space.curvature()[group] @ jacobian[group]
+        torch.testing.assert_close(found, hessian, rtol=0, atol=1e-12)
+    metric = random_metric(head)
+    torch.testing.assert_close(space.gram(metric), jacobian @ metric @ jacobian.mT, rtol=0, atol=1e-10)
+    logits = space.gram(metric)[:, 0]
+    torch.testing.assert_close(space.gathered(logits), (logits.unsqueeze(1) @ jacobian).squeeze(1), rtol=0, atol=1e-10)
+
+
+def random_metric(head: Head) -> Tensor:
+    """A symmetric positive definite matrix (P, P)."""
+    half = torch.stack([random_theta(head, seed) for seed in range(head.num_parameters)])
+    return half @ half.T / head.num_parameters
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_groups_refined_together_are_as_if_alone(options: HeadOptions) -> None:
+    fitted = Fitted(options, random_rows(4, (7, 5, 9, 3, 6, 8, 4, 5)))
+    groups = [
+        [Edit(2, 3, 6), Edit(5, 0, 1)],
+        [Edit(2, 0, 1)],
+        [Edit(3, 0, 3, (0, 1, 1))],
+        [Edit(7, 4, 5), Edit(0, 0, 7)],
+    ]
+    refiner = Refiner(fitted.head, fitted.rows, fitted.solver.inverse, fitted.objective, num_passes=1)
+    together = refiner.changes(groups)
+    for group, change in zip(groups, together, strict=True):
+        torch.testing.assert_close(change, refiner.changes([group])[0], rtol=0, atol=1e-6)
 
 
 def test_bad_edits_and_unreachable_optima_are_refused() -> None:
@@ -195,9 +223,9 @@ def test_bad_edits_and_unreachable_optima_are_refused() -> None:
         with pytest.raises(OptionError, match=message):
             fitted.retrainer().retrain([edit])
     with pytest.raises(OptionError, match="need the objective"):
-        Refiner(fitted.head, fitted.rows, fitted.solver.inverse, num_corrections=1)
+        Refiner(fitted.head, fitted.rows, fitted.solver.inverse, num_passes=1)
     with pytest.raises(OptionError, match="at least one"):
-        fitted.refiner().change([])
+        fitted.refiner().changes([[]])
     with pytest.raises(TrainingError, match="retraining stopped"):
         fitted.retrainer().retrain([Edit(0, 0, 3)], max_evaluations=2)
     with pytest.raises(OptionError, match="does not lie"):

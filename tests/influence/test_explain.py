@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from tagtrace._checks import OptionError
 from tagtrace.cli import main
 from tagtrace.cli.explain import mispredicted_segments
+from tagtrace.cli.show import out
 from tagtrace.data import LabelSet, Sentence, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.index import Index, IndexOptions, build_index
-from tagtrace.influence import Explainer, Query, candidates
-from tagtrace.tagger import Lexical, LexicalOptions, Tagger, crf, new_tagger, save_tagger
-from tagtrace.tagger.rows import pad_rows
+from tagtrace.influence import Edit, Explainer, Query
+from tagtrace.tagger import Lexical, LexicalOptions, Tagger, new_tagger, save_tagger
 
 
 @pytest.fixture(scope="module")
@@ -47,47 +47,6 @@ def make(index: Index, chain: int = 3, start: int = 0, stop: int = 2) -> Query:
     return Query(rows.features, rows.labels, start, stop)
 
 
-def gradients(explainer: Explainer, segments: torch.Tensor) -> torch.Tensor:
-    """Dense gradients (S, P) by autograd, the twin of every fast path."""
-    rows, head = explainer.rows, explainer.head
-    scores = head(rows.features.double(), rows.lengths)
-    losses = crf.conditional_loss(scores, pad_rows(rows.labels, rows.lengths), segments)
-    parts = [torch.autograd.grad(loss, list(head.parameters()), retain_graph=True) for loss in losses]
-    return torch.stack([torch.cat([part.flatten() for part in each]) for each in parts])
-
-
-@pytest.mark.parametrize("kind", ["token", "entity", "segment", "chain"])
-def test_influence_is_g_h_inverse_g_over_n(explainer: Explainer, kind: str) -> None:
-    query = make(explainer.index)
-    segments = candidates(explainer.rows, explainer.index.labels, kind)[:60]  # type: ignore[arg-type]
-    expected = gradients(explainer, segments) @ explainer.solver.solve(query.gradient(explainer.head)[None]).value[0]
-    expected /= explainer.index.num_chains
-    found = explainer.explain(query, kind=kind, top=10**6)  # type: ignore[arg-type]
-    scores = {(one.chain, one.start, one.stop): one.score for one in (*found.supporters, *found.opposers)}
-    for segment, value in zip(segments.tolist(), expected.tolist(), strict=True):
-        assert scores.get(tuple(segment), 0.0) == pytest.approx(value, rel=1e-3, abs=1e-7)
-
-
-def test_cosine_is_that_of_gradients(explainer: Explainer) -> None:
-    query = make(explainer.index)
-    segments = candidates(explainer.rows, explainer.index.labels, "token")[:80]
-    dense = gradients(explainer, segments)
-    expected = torch.cosine_similarity(dense, query.gradient(explainer.head)[None])
-    found = explainer.explain(query, "cosine", top=10**6)
-    scores = {(one.chain, one.start): one.score for one in (*found.supporters, *found.opposers)}
-    for (chain, start, _), value in zip(segments.tolist(), expected.tolist(), strict=True):
-        assert scores.get((chain, start), 0.0) == pytest.approx(value, abs=1e-4)
-    assert all(-1.0001 <= score <= 1.0001 for score in scores.values())
-
-
-def test_neighbours_are_nearest_features(explainer: Explainer) -> None:
-    query = make(explainer.index, start=1, stop=2)
-    best = explainer.explain(query, "neighbour", top=1).supporters[0]
-    assert best.score == pytest.approx(1.0, abs=1e-5)  # the token itself is in the index
-    features = explainer.index.chain(best.chain, torch.float64).features[best.start]
-    torch.testing.assert_close(features, query.features[1])
-
-
 def test_sides_are_sorted_and_signed(explainer: Explainer) -> None:
     found = explainer.explain(make(explainer.index), top=7)
     supporters, opposers = ([one.score for one in side] for side in (found.supporters, found.opposers))
@@ -107,6 +66,30 @@ def test_the_rungs_agree_where_they_should(explainer: Explainer) -> None:
         assert refined.change == pytest.approx(verified.change, rel=0.5)
 
 
+@pytest.mark.parametrize("kind", ["entity", "sentence", "document"])
+def test_every_kind_can_be_refined_and_verified(explainer: Explainer, kind: str) -> None:
+    query = make(explainer.index)
+    best = explainer.explain(query, kind=kind, top=1).supporters[0]  # type: ignore[arg-type]
+    refined, verified = explainer.refine(query, best), explainer.verify(query, best)
+    assert refined.effect is not None
+    assert verified.effect is not None
+    assert (refined.edits(), refined.document, refined.score) == (best.edits(), best.document, best.score)
+    moved = explainer.head.at(explainer.retrainer.retrain(best.edits(), tolerance=1e-7).theta)
+    assert verified.change == pytest.approx(float((query.loss(moved) - query.loss(explainer.head)).detach()))
+    torch.testing.assert_close(verified.effect.probabilities_after, query.probabilities(moved))
+    torch.testing.assert_close(verified.effect.probabilities_before, query.probabilities(explainer.head))
+    assert refined.change == pytest.approx(verified.change, rel=0.5)
+    assert explainer.refine_all(query, []) == []
+
+
+def test_a_document_is_edited_in_all_its_chains(explainer: Explainer) -> None:
+    index = explainer.index
+    best = explainer.explain(make(index), kind="document", top=1).supporters[0]
+    expected = [c for c in range(index.num_chains) if index.sentence(c).document == best.document]
+    assert len(expected) > 1
+    assert best.edits() == [Edit(chain, 0, int(index.lengths[chain])) for chain in expected]
+
+
 def test_curvatures_give_other_scores(made: Path) -> None:
     from tagtrace.index import open_index  # noqa: PLC0415
 
@@ -122,8 +105,10 @@ def test_curvatures_give_other_scores(made: Path) -> None:
 def test_bad_options(explainer: Explainer, made: Path) -> None:
     with pytest.raises(OptionError, match="expected one of"):
         explainer.explain(make(explainer.index), "closeness")  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="there for tokens"):
-        explainer.explain(make(explainer.index), "cosine", "entity")
+    with pytest.raises(OptionError, match="top 0: must be at least 1"):
+        explainer.explain(make(explainer.index), top=0)
+    with pytest.raises(OptionError, match="kind 'chain': expected one of"):
+        explainer.explain(make(explainer.index), kind="chain")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="curvature"):
         Explainer(explainer.index, "round").explain(make(explainer.index))  # type: ignore[arg-type]
     assert made.is_dir()
@@ -149,6 +134,48 @@ def test_commands(made: Path, tmp_path: Path, command: str) -> None:
     assert len(case["supporters"]) == 2
     assert case["supporters"][0]["id"].startswith("train-")
     assert (case["supporters"][0]["rung"] == "verify") == (command == "verify")
+    assert (case["supporters"][0]["change"] is None) == (command == "explain")
+
+
+@pytest.mark.parametrize("kind", ["token", "sentence", "document"])
+def test_effects_are_shown_as_probabilities(
+    made: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(out, "width", 300)
+    answer = tmp_path / "answer.json"
+    arguments = ["explain", made / "index", "--data", made / "dev.conll", "--sentence", "dev-0:1", "--segment", "0:2"]
+    arguments += ["--top", "1", "--kind", kind, "--target", "ORG", "--refine", "--json", answer]
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    (case,) = json.loads(answer.read_text())
+    assert case["explained"] == ["B-ORG", "I-ORG"]
+    (best,) = case["supporters"]
+    before, after = best["probabilities"]["before"], best["probabilities"]["after"]
+    assert len(before) == len(after) == 2
+    assert before[0].keys() == after[0].keys()
+    assert sum(before[0].values()) == pytest.approx(1, abs=0.01)
+    for token, label in enumerate(case["explained"]):
+        assert f"p({label}) {before[token].get(label, 0.0):.3f} -> {after[token].get(label, 0.0):.3f}" in result.stdout
+    assert (best["change"] > 0) == (kind == "token") or best["change"] != 0
+    assert ("chains" in best) == (kind == "document")
+
+
+def test_filters_from_the_command_line(made: Path, tmp_path: Path) -> None:
+    answer = tmp_path / "answer.json"
+    arguments = ["explain", made / "index", "--data", made / "dev.conll", "--sentence", "dev-0:1", "--segment", "0:1"]
+    arguments += ["--kind", "segment", "--max-length", "2", "--score", "relative", "--label", "PER", "--json", answer]
+    result = CliRunner().invoke(main, [str(argument) for argument in [*arguments, "--document", "train-3"]])
+    assert result.exit_code == 0, result.output
+    (case,) = json.loads(answer.read_text())
+    found = case["supporters"] + case["opposers"]
+    assert found
+    assert {one["document"] for one in found} == {"train-3"}
+    assert all(label.endswith("-PER") for one in found for label in one["labels"])
+    assert {len(one["tokens"]) for one in found} == {1, 2}
+    result = CliRunner().invoke(main, [str(argument) for argument in [*arguments, "--pair", "LOC:ORG"]])
+    assert result.exit_code == 0, result.output
+    assert "no supporters among" in result.stdout
+    assert "no training segment is left" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -159,6 +186,11 @@ def test_commands(made: Path, tmp_path: Path, command: str) -> None:
         (["--sentence", "dev-0:1", "--segment", "3"], "expected START:STOP"),
         (["--sentence", "dev-0:1", "--segment", "0:99"], "the sentence has tokens 0 to"),
         (["--sentence", "dev-0:1", "--segment", "0:1", "--target", "WINE"], "B-WINE"),
+        (["--label", "WINE"], "unknown label 'WINE'; the index knows LOC, MISC, O, ORG, PER"),
+        (["--pair", "LOC"], "expected GIVEN:LIKELY"),
+        (["--document", "train-99"], "no document 'train-99'; it has train-0"),
+        (["--top", "0"], "top 0: must be at least 1"),
+        (["--kind", "segment", "--max-length", "0"], "max_length 0"),
     ],
 )
 def test_bad_questions_get_one_line(made: Path, options: list[str], message: str) -> None:

@@ -46,3 +46,22 @@ def test_dense_hessian_equals_hessian_products(
     product = Objective(head, random_rows(), l2=0.7).hessian(random_theta(head))
     eye = torch.eye(head.num_parameters, dtype=torch.float64)
     torch.testing.assert_close(dense_hessian(product), product(eye), rtol=0, atol=1e-12)
+
+
+def test_sure_tokens_are_left_out_and_nothing_is_lost() -> None:
+    head = Head(4, LABELS)
+    product = Objective(head, random_rows(2, (6, 4, 9, 5, 7)), l2=1e-3).hessian(12.0 * random_theta(head))
+    eye = torch.eye(head.num_parameters, dtype=torch.float64)
+    torch.testing.assert_close(dense_hessian(product), product(eye), rtol=0, atol=1e-12)
+
+
+def test_progress_counts_every_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hessian_module, "CELLS", 200)
+    head = Head(4, LABELS)
+    product = Objective(head, random_rows(), l2=0.7).hessian(random_theta(head))
+    seen: list[tuple[int, int]] = []
+    dense_hessian(product, lambda done, total: seen.append((done, total)))
+    assert [total for _, total in seen] == [5] * len(seen)
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+    assert len(seen) > 1
+    assert seen[-1] == (5, 5)

@@ -7,10 +7,11 @@ import torch
 
 from tagtrace._checks import OptionError
 from tagtrace.index import Shard, token_errors
+from tagtrace.influence import tokens
 from tagtrace.influence.candidates import candidates
 from tagtrace.influence.tokens import TokenPass
-from tagtrace.tagger import Head, HeadOptions, crf
-from tagtrace.tagger.rows import pad_rows
+from tagtrace.tagger import Head, HeadOptions
+from tests.influence.dense import segment_gradients
 from tests.strategies import HEADS, LABELS, random_rows, random_theta
 
 
@@ -20,18 +21,33 @@ def test_products_and_norms_are_those_of_the_gradients(options: HeadOptions) -> 
     head.set_flat(random_theta(head))
     shard = Shard(rows.features, token_errors(head, rows).float(), rows.labels, rows.lengths, 0, 0)
     directions = torch.stack([random_theta(head, seed) for seed in (5, 6, 7)])
-    tokens = candidates(rows, LABELS, "token")
-    scores = head(rows.features.double(), rows.lengths)
-    losses = crf.conditional_loss(scores, pad_rows(rows.labels, rows.lengths), tokens)
-    gradients = []
-    for loss in losses:
-        parts = torch.autograd.grad(loss, list(head.parameters()), retain_graph=True, allow_unused=True)
-        dense = [torch.zeros_like(p) if g is None else g for g, p in zip(parts, head.parameters(), strict=True)]
-        gradients.append(torch.cat([part.flatten() for part in dense]))
-    dense = torch.stack(gradients)  # (n, P)
+    dense = segment_gradients(head, rows, candidates(rows, LABELS, "token"))  # (n, P)
     found = TokenPass(head, shard)
     torch.testing.assert_close(found.products(directions).double(), directions @ dense.T, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.norms().double(), dense.norm(dim=1), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.norms(), dense.norm(dim=1), rtol=1e-5, atol=1e-5)
+    mean = torch.tensor([0.5, -1.0, 2.0, 0.25])
+    torch.testing.assert_close(found.feature_products(mean), rows.features @ mean)
+    torch.testing.assert_close(found.feature_norms(), rows.features.norm(dim=1))
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 3])
+@pytest.mark.parametrize("num_directions", [1, 40])
+def test_products_do_not_depend_on_blocks_and_threads(
+    num_threads: int, num_directions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, head = random_rows(1, (90, 1, 300, 17, 25)), Head(4, LABELS, HEADS[0]).double()
+    shard = Shard(rows.features.half(), token_errors(head, rows).float(), rows.labels, rows.lengths, 0, 0)
+    directions = torch.stack([random_theta(head, seed) for seed in range(num_directions)])
+    whole = TokenPass(head, shard).products(directions)  # one block
+    monkeypatch.setattr(tokens, "BLOCK", 16)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(num_threads)
+        found = TokenPass(head, shard).products(directions)
+        assert torch.get_num_threads() == num_threads
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(found, whole, rtol=1e-5, atol=1e-6)
 
 
 def test_candidates() -> None:
@@ -39,8 +55,18 @@ def test_candidates() -> None:
     rows.labels[:] = torch.tensor([1, 2, 0, 1])  # B-X I-X O | B-X
     assert candidates(rows, LABELS, "token").tolist() == [[0, 0, 1], [0, 1, 2], [0, 2, 3], [1, 0, 1]]
     assert candidates(rows, LABELS, "entity").tolist() == [[0, 0, 2], [1, 0, 1]]
-    assert candidates(rows, LABELS, "chain").tolist() == [[0, 0, 3], [1, 0, 1]]
+    assert candidates(rows, LABELS, "sentence").tolist() == [[0, 0, 3], [1, 0, 1]]
     two = candidates(rows, LABELS, "segment", max_length=2).tolist()
     assert two == [[0, 0, 1], [0, 0, 2], [0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 0, 1]]
     with pytest.raises(OptionError, match="expected one of"):
         candidates(rows, LABELS, "word")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="max_length 0"):
+        candidates(rows, LABELS, "segment", max_length=0)
+
+
+def test_the_norm_of_a_sure_token_does_not_underflow() -> None:
+    rows, head = random_rows(0, (1,)), Head(4, LABELS, HeadOptions("softmax")).double()
+    errors = torch.tensor([[-3e-24, 1e-24, 2e-24]])
+    found = TokenPass(head, Shard(rows.features, errors, rows.labels, rows.lengths, 0, 0)).norms()
+    expected = 14.0**0.5 * 1e-24 * (float(rows.features.double().square().sum()) + 1.0) ** 0.5
+    assert float(found) == pytest.approx(expected, rel=1e-5)

@@ -204,6 +204,27 @@ def test_partial_loss_sums_over_unknown_labels(case: Case, pattern: int) -> None
         close(loss, -torch.logsumexp(log_p[torch.tensor(agrees)], 0))
 
 
+@given(small_scores(), st.integers(0, 2**12 - 1))
+@settings(max_examples=30)
+def test_partial_errors_are_the_derivatives_of_the_partial_loss(case: Case, pattern: int) -> None:
+    scores, labels = case
+    known = torch.tensor([bool(pattern >> k & 1) for k in range(labels.numel())]).view_as(labels)
+    errors = crf.partial_errors(scores, labels, known)
+    for row in range(len(labels)):
+        alone = scores.select(torch.tensor([row]))
+        leaves = {name: getattr(alone, name).clone().requires_grad_() for name in NAMES}
+        loss = crf.partial_loss(dataclasses.replace(alone, **leaves), labels[row : row + 1], known[row : row + 1])
+        nodes, edges, first, last = torch.autograd.grad(loss.sum(), list(leaves.values()))
+        close(errors.losses[row], loss[0].detach())
+        close(errors.nodes[row], nodes[0])
+        close(errors.edges[row], edges)
+        close(errors.first[row], first)
+        close(errors.last[row], last)
+
+
+NAMES = ("emissions", "transitions", "start", "end")
+
+
 @given(small_scores(), st.integers(0, 1000))
 @settings(max_examples=30)
 def test_each_chain_may_have_its_own_transitions(case: Case, seed: int) -> None:

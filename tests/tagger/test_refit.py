@@ -28,6 +28,15 @@ def test_gradient_agrees_with_finite_differences(options: HeadOptions) -> None:
 
 
 @pytest.mark.parametrize("options", HEADS)
+def test_gradients_at_many_thetas_are_those_at_each(options: HeadOptions) -> None:
+    head = Head(4, LABELS, options)
+    objective = Objective(head, random_rows(), l2=0.7)
+    thetas = torch.stack([random_theta(head, seed) for seed in range(3)])
+    alone = torch.stack([objective.evaluate(theta).gradient for theta in thetas])
+    torch.testing.assert_close(objective.gradients(thetas), alone, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", HEADS)
 def test_hessian_product_agrees_with_finite_differences(options: HeadOptions) -> None:
     head = Head(4, LABELS, options)
     objective = Objective(head, random_rows(), l2=0.7)

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import torch
-from rich.table import Table
-from rich.text import Text
 
 from tagtrace._checks import DataError, OptionError
 from tagtrace._files import file_moved_when_whole
+from tagtrace.cli.explanation import Case, case_json, show_case
 from tagtrace.cli.options import read_options, reading_options
-from tagtrace.cli.show import err, out
+from tagtrace.cli.show import counting, err
 from tagtrace.data import Sentence, read_corpus, segments
 from tagtrace.index import Index, open_index
-from tagtrace.influence import Explainer, Query, Ranked
+from tagtrace.influence import Explainer, Filter, Kind, Query, Score
+from tagtrace.influence.explain import Rung
 from tagtrace.tagger import Tagger, load_tagger
-
-
-@dataclass(frozen=True)
-class Case:
-    """One prediction to explain."""
-
-    sentence: Sentence
-    predicted: tuple[str, ...]
-    start: int
-    stop: int
 
 
 def _explain_options(command: Any) -> Any:
@@ -43,10 +32,21 @@ def _explain_options(command: Any) -> Any:
                      help="The index's tagger. [default: where it was when the index was built]"),
         click.option("--target", default="predicted", show_default=True,
                      help="Explain the predicted labels, the gold ones, or a label named here."),
-        click.option("--score", type=click.Choice(["influence", "cosine", "neighbour"]), default="influence",
-                     show_default=True, help="Curvature-weighted influence, gradient cosine, or nearest features."),
-        click.option("--kind", type=click.Choice(["token", "entity", "segment", "chain"]), default="token",
-                     show_default=True, help="Training segments to score."),
+        click.option("--score", type=click.Choice(get_args(Score)), default="influence", show_default=True,
+                     help="influence: weighted by curvature; relative: that over the segment's own weight; cosine of "
+                     "gradients; neighbour: cosine of features, their dot product, or with its sign turned where the "
+                     "label is another."),
+        click.option("--kind", type=click.Choice(get_args(Kind)), default="token", show_default=True,
+                     help="Training segments to score: tokens, labelled entities, all segments of up to --max-length "
+                     "tokens, sentences or documents."),
+        click.option("--max-length", type=int, default=3, show_default=True,
+                     help="Tokens of the longest training segments, for --kind segment."),
+        click.option("--only", type=click.Choice(["same", "other"]),
+                     help="Only training segments with the explained label, or with any other."),
+        click.option("--label", metavar="TYPE", help="Only training segments labelled so: LOC, or B-LOC, or O."),
+        click.option("--pair", metavar="GIVEN:LIKELY",
+                     help="Only training segments labelled GIVEN where the model finds LIKELY likelier: LOC:ORG."),
+        click.option("--document", metavar="ID", help="Only training segments of this document."),
         click.option("--curvature", type=click.Choice(["auto", "identity", "kronecker", "dense", "cg"]),
                      default="auto", show_default=True,
                      help="auto: the exact Hessian, dense for small heads, by conjugate gradients for large ones."),
@@ -63,7 +63,9 @@ def _explain_options(command: Any) -> Any:
 
 @click.command()
 @_explain_options
-@click.option("--refine", is_flag=True, help="Also the sentence-exact change of the query's loss.")
+@click.option("--refine", is_flag=True, help="Also what happens without each segment's labels, nearly as retrained.")
+@click.option("--passes", type=int, default=2, show_default=True,
+              help="Passes over the training data for each segment that is refined; 0 is quick.")  # fmt: skip
 def explain(folder: Path, refine: bool, **values: Any) -> None:
     """Show the training segments that support and oppose a prediction.
 
@@ -79,29 +81,45 @@ def verify(folder: Path, **values: Any) -> None:
     _answer(folder, "verify", values)
 
 
-def _answer(folder: Path, rung: str, values: dict[str, Any]) -> None:
+def _answer(folder: Path, rung: Rung, values: dict[str, Any]) -> None:
     options = read_options(values)
     index = open_index(folder)
-    tagger = _tagger_of(index, values["tagger_folder"])
+    tagger = tagger_of(index, values["tagger_folder"])
     corpus = read_corpus(values["data_file"], options)
-    cases = list(_cases(tagger, corpus.sentences, values))
-    explainer = Explainer(index, values["curvature"], values["damping"])
+    cases = list(find_cases(tagger, corpus.sentences, values))
+    keep = Filter(*(values[name] for name in ("only", "label", "pair", "document")))
+    explainer = prepared(index, rung, values)
     answers = []
     for case in cases:
         query = make_query(tagger, case, values["target"])
-        found = explainer.explain(query, values["score"], values["kind"], values["top"])
+        found = explainer.explain(
+            query, values["score"], values["kind"], values["top"], max_length=values["max_length"], keep=keep
+        )
         sides = {"supporters": found.supporters, "opposers": found.opposers}
-        if rung != "screen":
-            step = explainer.refine if rung == "refine" else explainer.verify
-            sides = {name: [step(query, ranked) for ranked in side] for name, side in sides.items()}
-        show_case(index, case, sides)
-        answers.append(_as_json(index, case, sides))
+        if rung == "refine":
+            sides = {name: explainer.refine_all(query, side) for name, side in sides.items()}
+        elif rung == "verify":
+            sides = {name: [explainer.verify(query, one) for one in side] for name, side in sides.items()}
+        explained = index.labels.decode(query.labels[query.start : query.stop].tolist())
+        show_case(index, case, sides, explained)
+        if found.num_candidates == 0:
+            err.print("no training segment is left: ask for another --kind or filter less", highlight=False)
+        answers.append(case_json(index, case, sides, explained))
     if values["json_file"]:
         with file_moved_when_whole(values["json_file"]) as stream:
             stream.write(json.dumps(answers, ensure_ascii=False, indent=1).encode())
 
 
-def _tagger_of(index: Index, folder: Path | None) -> Tagger:
+def prepared(index: Index, rung: Rung, values: dict[str, Any]) -> Explainer:
+    """An explainer whose curvature has been worked out, with progress shown."""
+    with counting("working out the curvature") as progress:
+        options = {name: values[name] for name in ("curvature", "damping") if name in values}
+        explainer = Explainer(index, **options, num_passes=values.get("passes", 2), progress=progress)
+        explainer.prepare(values.get("score", "influence"), rung)
+    return explainer
+
+
+def tagger_of(index: Index, folder: Path | None) -> Tagger:
     """The tagger the index was built with, with the index's head."""
     path = folder or index.manifest.tagger["path"]
     if not path:
@@ -112,7 +130,7 @@ def _tagger_of(index: Index, folder: Path | None) -> Tagger:
     return tagger
 
 
-def _cases(tagger: Tagger, sentences: tuple[Sentence, ...], values: dict[str, Any]) -> Iterator[Case]:
+def find_cases(tagger: Tagger, sentences: tuple[Sentence, ...], values: dict[str, Any]) -> Iterator[Case]:
     """The segment asked for, or mispredicted segments, the first ``most`` of them."""
     chains = tagger.chains(sentences)
     if values["sentence"] is not None:
@@ -178,75 +196,3 @@ def _named(label: str, length: int) -> list[str]:
     if "-" in label or label == "O":
         return [label] * length
     return [f"B-{label}", *[f"I-{label}"] * (length - 1)]
-
-
-def show_case(index: Index, case: Case, sides: dict[str, list[Ranked]]) -> None:
-    """Print the query and both sides with their context."""
-    gold = f"   gold: {_labels(case.sentence.labels, case)}" if case.sentence.is_labelled else ""
-    out.print()
-    out.print(_context(case.sentence, case.start, case.stop))
-    where = f"{case.sentence.id}  tokens {case.start}:{case.stop}"
-    out.print(f"{where}   predicted: {_labels(case.predicted, case)}{gold}", highlight=False)
-    for name, ranked in sides.items():
-        out.print(_table(index, name, ranked))
-
-
-MEANING = {
-    "supporters": "supporters: without these labels the explained labels would be less likely",
-    "opposers": "opposers: without these labels the explained labels would be more likely",
-}
-
-
-def _table(index: Index, name: str, ranked: list[Ranked]) -> Table:
-    """One side, with the place of each training segment; the change only where it was asked for."""
-    has_change = any(one.change is not None for one in ranked)
-    columns = ["score", *(["change of loss"] if has_change else []), "label", "where", "training sentence"]
-    table = Table(*columns, title=MEANING[name], title_justify="left", expand=True)
-    for one in ranked:
-        sentence = index.sentence(one.chain)
-        change = [] if not has_change else ["" if one.change is None else f"{one.change:+.4f} ({one.rung})"]
-        label = " ".join(sentence.labels[one.start : one.stop])
-        where = f"{sentence.id} {one.start}:{one.stop}"
-        table.add_row(f"{one.score:+.4g}", *change, label, where, _context(sentence, one.start, one.stop))
-    return table
-
-
-def _labels(labels: tuple[str, ...], case: Case) -> str:
-    return " ".join(labels[case.start : case.stop])
-
-
-def _context(sentence: Sentence, start: int, stop: int, around: int = 8) -> Text:
-    """The segment, marked, with a few tokens around it."""
-    text = Text("... " if start > around else "")
-    for t in range(max(start - around, 0), min(stop + around, len(sentence))):
-        is_inside = start <= t < stop
-        text.append(f"[{sentence.tokens[t]}]" if is_inside else sentence.tokens[t], "bold reverse" if is_inside else "")
-        text.append(" ")
-    if stop + around < len(sentence):
-        text.append("...")
-    return text
-
-
-def _as_json(index: Index, case: Case, sides: dict[str, list[Ranked]]) -> dict[str, Any]:
-    def segment(ranked: Ranked) -> dict[str, Any]:
-        sentence = index.sentence(ranked.chain)
-        inside = slice(ranked.start, ranked.stop)
-        return {
-            **asdict(ranked),
-            "id": sentence.id,
-            "document": sentence.document,
-            "line": sentence.lines[ranked.start] if len(sentence.lines) else None,
-            "tokens": list(sentence.tokens[inside]),
-            "labels": list(sentence.labels[inside]),
-        }
-
-    inside = slice(case.start, case.stop)
-    return {
-        "sentence": case.sentence.id,
-        "start": case.start,
-        "stop": case.stop,
-        "tokens": list(case.sentence.tokens[inside]),
-        "predicted": list(case.predicted[inside]),
-        "gold": list(case.sentence.labels[inside]) if case.sentence.is_labelled else None,
-        **{name: [segment(one) for one in ranked] for name, ranked in sides.items()},
-    }

@@ -1,29 +1,107 @@
-"""Which training segments are scored: tokens, labelled entities, all segments up to a length, whole chains."""
+"""Which training segments are scored: tokens, labelled entities, all segments up to a length, sentences, documents."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import DataError, OptionError
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.schemes import segments
+from tagtrace.index import Index
+from tagtrace.index.files import map_tensors
+from tagtrace.index.shards import text_name
+from tagtrace.index.text import Strings
 from tagtrace.tagger.rows import Rows
 
-Kind = Literal["token", "entity", "segment", "chain"]
+Kind = Literal["token", "entity", "segment", "sentence", "document"]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """K candidates to score. All kinds but documents are one segment each; a document is the sum of its chains."""
+
+    segments: Tensor
+    """(S, 3): chain, start, stop, in the order of the data."""
+    kind: Kind = "segment"
+    owner: Tensor | None = None
+    """(S,): the candidate a segment belongs to; None where each is one of its own."""
+    documents: tuple[str, ...] = ()
+    """The name of each candidate that is a document."""
+
+    def __len__(self) -> int:
+        return len(self.segments) if self.owner is None else len(self.documents)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether candidates are whole sentences or documents."""
+        return self.kind in ("sentence", "document")
+
+    def total(self, values: Tensor) -> Tensor:
+        """Values of segments, (S, ...), summed for each candidate, (K, ...)."""
+        if self.owner is None:
+            return values
+        return values.new_zeros(len(self), *values.shape[1:]).index_add(0, self.owner, values)
+
+    def select(self, which: Tensor) -> Candidates:
+        """The candidates ``which`` (k,), numbered anew in this order."""
+        if self.owner is None:
+            return Candidates(self.segments[which], self.kind)
+        places = torch.full((len(self),), -1)
+        places[which] = torch.arange(len(which))
+        owner = places[self.owner]
+        names = tuple([self.documents[number] for number in which.tolist()])
+        return Candidates(self.segments[owner >= 0], self.kind, owner[owner >= 0], names)
+
+    def parts(self, number: int) -> list[tuple[int, int, int]]:
+        """The segments (chain, start, stop) of one candidate."""
+        found = self.segments[number : number + 1] if self.owner is None else self.segments[self.owner == number]
+        return [(chain, start, stop) for chain, start, stop in found.tolist()]
+
+
+def find_candidates(index: Index, kind: Kind, max_length: int = 3) -> Candidates:
+    """Every training segment of a kind in an index; for documents, the chains of each together."""
+    found = []
+    for shard in index.shards:
+        part = candidates(shard.rows(), index.labels, kind, max_length)
+        found.append(part + torch.tensor([shard.first_chain, 0, 0]))
+    together = torch.cat(found)
+    if kind != "document":
+        return Candidates(together, kind)
+    documents = chain_documents(index)
+    if not any(documents):
+        raise DataError(f"{index.folder}: its data names no documents; ask for whole sentences instead")
+    numbers: dict[tuple[str, int], int] = {}
+    # a chain without a document stays alone
+    keys = [(name, -1) if name else ("", chain) for chain, name in enumerate(documents)]
+    owner = torch.tensor([numbers.setdefault(key, len(numbers)) for key in keys])
+    return Candidates(together, kind, owner, tuple([name for name, _ in numbers]))
+
+
+def chain_documents(index: Index) -> Sequence[str]:
+    """The document each chain of an index belongs to, empty where the data does not say."""
+    found: list[str] = []
+    for number in range(len(index.shards)):
+        columns = map_tensors(index.folder / text_name(number))
+        places = columns["documents.places"]
+        names = Strings(columns["documents"], places).range(0, len(places) - 1)
+        found += [names[document] for document in columns["document"].tolist()]
+    return found
 
 
 def candidates(rows: Rows, labels: LabelSet, kind: Kind, max_length: int = 3) -> Tensor:
     """(chain, start, stop) of every training segment of a kind, (S, 3), in the order of the data.
 
     ``entity``: labelled segments, as the scheme reads them. ``segment``: all of at most ``max_length`` tokens.
-    ``chain``: whole sentences (or documents), for the influence of instances.
+    ``sentence`` and ``document``: whole chains, for the influence of instances.
     """
     if kind not in get_args(Kind):
-        raise OptionError(f"segments {kind!r}: expected one of {', '.join(get_args(Kind))}")
-    if kind == "chain":
+        raise OptionError(f"kind {kind!r}: expected one of {', '.join(get_args(Kind))}")
+    if kind in ("sentence", "document"):
         chains = torch.arange(len(rows.lengths))
         return torch.stack([chains, torch.zeros_like(chains), rows.lengths], 1)
     if kind == "entity":

@@ -34,22 +34,26 @@ Group = Sequence[Edit]
 
 
 class EditedChains:
-    """The training chains that a group of edits touches, before and after."""
+    """The training chains that groups of edits touch, group after group, before and after."""
 
-    def __init__(self, rows: Rows, group: Group) -> None:
-        if not group:
+    def __init__(self, rows: Rows, *groups: Group) -> None:
+        if not groups or not all(groups):
             raise OptionError("a group of edits must hold at least one")
-        self.chains = sorted({edit.chain for edit in group})
+        touched = [sorted({edit.chain for edit in group}) for group in groups]
+        self.sizes = torch.tensor([len(chains) for chains in touched])  # chains of each group, (G,)
+        self.chains = [chain for chains in touched for chain in chains]
         parts = [chain_rows(rows, chain) for chain in self.chains]
         self.lengths = torch.cat([part.lengths for part in parts])
         self.features = torch.cat([part.features for part in parts]).double()  # (n, D)
         self.labels = pad_rows(torch.cat([part.labels for part in parts]), self.lengths)  # (B, T)
         self.new_labels, self.known = self.labels.clone(), torch.ones_like(self.labels, dtype=torch.bool)
-        for edit in group:
-            self._apply(edit)
+        first = 0
+        for group, chains in zip(groups, touched, strict=True):
+            for edit in group:
+                self._apply(edit, first + chains.index(edit.chain))
+            first += len(chains)
 
-    def _apply(self, edit: Edit) -> None:
-        row = self.chains.index(edit.chain)
+    def _apply(self, edit: Edit, row: int) -> None:
         inside = slice(edit.start, edit.stop)
         if not 0 <= edit.start < edit.stop <= int(self.lengths[row]):
             raise OptionError(
@@ -69,3 +73,11 @@ class EditedChains:
     def losses_after(self, scores: Scores) -> Tensor:
         """Partial losses once edited, (B,)."""
         return crf.partial_loss(scores, self.new_labels, self.known)
+
+    def errors_before(self, scores: Scores) -> crf.Errors:
+        """Joint losses of the labels as they are, and their derivatives in the scores."""
+        return crf.partial_errors(scores, self.labels, torch.ones_like(self.known))
+
+    def errors_after(self, scores: Scores) -> crf.Errors:
+        """Partial losses once edited, and their derivatives in the scores."""
+        return crf.partial_errors(scores, self.new_labels, self.known)

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
 from tagtrace.index import Index
-from tagtrace.influence.candidates import Kind, candidates
-from tagtrace.influence.curvature import Curvature, make_solver
+from tagtrace.influence.candidates import Candidates, Kind, find_candidates
+from tagtrace.influence.curvature import Curvature, exact_solver, index_solver, make_solver
 from tagtrace.influence.edits import Edit
+from tagtrace.influence.effect import Effect, effect
+from tagtrace.influence.filters import Filter
 from tagtrace.influence.query import Query
 from tagtrace.influence.refine import Refiner
 from tagtrace.influence.retrain import Retrainer
-from tagtrace.influence.screen import Screen
+from tagtrace.influence.scores import Score, Scorer
 from tagtrace.influence.solvers import Cholesky, Solver
 from tagtrace.influence.tokens import TokenPass
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.tagger import Progress
 
-Score = Literal["influence", "cosine", "neighbour"]
 Rung = Literal["screen", "refine", "verify"]
 
 
@@ -35,9 +38,22 @@ class Ranked:
     start: int
     stop: int
     score: float
-    change: float | None = None
-    """The change of the query's loss without the segment's labels, on the rung below."""
+    effect: Effect | None = None
+    """What happens to the query without the segment's labels, on the rung below."""
     rung: Rung = "screen"
+    document: str | None = None
+    """The name of the document, where the whole of it is meant; the fields above are then its first chain."""
+    rest: tuple[tuple[int, int, int], ...] = ()
+    """The document's other chains, whole: (chain, start, stop)."""
+
+    @property
+    def change(self) -> float | None:
+        """The change of the query's loss without the segment's labels; None on the first rung."""
+        return None if self.effect is None else self.effect.change
+
+    def edits(self) -> list[Edit]:
+        """What takes the segment's labels away: one edit a chain."""
+        return [Edit(self.chain, self.start, self.stop), *(Edit(*part) for part in self.rest)]
 
 
 @dataclass(frozen=True)
@@ -46,15 +62,30 @@ class Explanation:
 
     supporters: list[Ranked]
     opposers: list[Ranked]
+    num_candidates: int = 0
+    """Training segments that passed the filter."""
 
 
 class Explainer:
     """Answers queries against one index; what can be prepared is prepared once."""
 
-    def __init__(self, index: Index, curvature: Curvature = "auto", damping: float = 0.0) -> None:
-        self.index, self.damping = index, damping
+    def __init__(
+        self,
+        index: Index,
+        curvature: Curvature = "auto",
+        damping: float = 0.0,
+        num_passes: int = 2,
+        progress: Progress | None = None,
+    ) -> None:
+        """``num_passes`` over the training data are spent on each segment that is refined (``refine``). ``progress``
+        counts the sentences that have gone into a dense Hessian, the longest of the preparations.
+        """
+        if num_passes < 0:
+            raise OptionError(f"num_passes {num_passes}: must be at least 0")
+        self.index, self.damping, self.num_passes, self.progress = index, damping, num_passes, progress
         self.curvature: Curvature = curvature
         self.head = index.head
+        self._scorers: dict[tuple[Kind, int], Scorer] = {}
 
     @cached_property
     def rows(self) -> Rows:
@@ -62,77 +93,102 @@ class Explainer:
 
     @cached_property
     def solver(self) -> Solver:
-        return make_solver(self.curvature, self.head, self.rows, self.index.manifest.fit.l2, self.damping)
+        """Of the curvature asked for; the inverse of a dense Hessian is kept in the index's folder."""
+        return index_solver(self.index, self.curvature, self.damping, rows=lambda: self.rows, progress=self.progress)
 
     @cached_property
     def exact(self) -> Cholesky:
-        """The factored Hessian that refine and verify need."""
-        if isinstance(self.solver, Cholesky) and self.damping == 0:
+        """The inverted Hessian that refine and verify need."""
+        if self.damping == 0 and isinstance(self.solver, Cholesky):
             return self.solver
-        solver = make_solver("dense", self.head, self.rows, self.index.manifest.fit.l2)
-        assert isinstance(solver, Cholesky)
-        return solver
+        return exact_solver(self.index, rows=lambda: self.rows, progress=self.progress)
 
-    def explain(self, query: Query, score: Score = "influence", kind: Kind = "token", top: int = 10) -> Explanation:
-        """Screen every training segment of a kind and keep the strongest on both sides."""
-        if score not in get_args(Score):
-            raise OptionError(f"score {score!r}: expected one of {', '.join(get_args(Score))}")
-        if score != "influence" and kind != "token":
-            raise OptionError(f"the score {score} is there for tokens; use --score influence for segments {kind}")
-        segments, values = self._scores(query, score, kind)
-        count = min(top, len(values))
-        best, worst = (values.topk(count, largest=largest) for largest in (True, False))
-        sides = []
-        for side, sign in ((best, 1.0), (worst, -1.0)):
-            picked = [(int(i), float(v)) for v, i in zip(*side, strict=True) if sign * float(v) > 0]
-            sides.append([_ranked(segments[i], value) for i, value in picked])
-        return Explanation(*sides)
+    def prepare(self, score: Score = "influence", rung: Rung = "screen") -> None:
+        """Do now what queries with this score and rung would wait for: work out and invert the curvature."""
+        if score in ("influence", "relative"):
+            _ = self.solver
+        if rung != "screen":
+            _ = self.exact
 
-    def _scores(self, query: Query, score: Score, kind: Kind) -> tuple[Tensor, Tensor]:
-        """Candidates (S, 3) and their scores (S,)."""
-        segments = candidates(self.rows, self.index.labels, kind)
-        if score == "neighbour":
-            return segments, self._neighbours(query)
-        gradient = query.gradient(self.head).unsqueeze(0)  # (1, P)
-        if score == "cosine":
-            values = [p.products(gradient)[0] / p.norms().clamp(min=1e-20) for p in self._passes]
-            return segments, torch.cat(values) / float(gradient.norm())
-        direction = self.solver.solve(gradient).value
-        if kind != "token":
-            return segments, Screen(self.head, self.rows, segments).influence(direction)[0].float()
-        products = torch.cat([p.products(direction)[0] for p in self._passes])
-        return segments, products / self.index.num_chains
+    def explain(
+        self,
+        query: Query,
+        score: Score = "influence",
+        kind: Kind = "token",
+        top: int = 10,
+        *,
+        max_length: int = 3,
+        keep: Filter | None = None,
+    ) -> Explanation:
+        """Score every training segment of a kind that passes the filter, and keep the strongest on both sides."""
+        if top < 1:
+            raise OptionError(f"top {top}: must be at least 1")
+        scorer = self._scorer(kind, max_length)
+        which = torch.arange(len(scorer.candidates))
+        if keep is not None:
+            which = which[keep.keep(self.index, scorer.candidates, query)]
+        num_candidates = len(which)
+        which, values = scorer.score(query, score, which, top)
+        supporters, opposers = (_strongest(values, which, top, sign) for sign in (1.0, -1.0))
+        return Explanation(
+            [_ranked(scorer.candidates, *one) for one in supporters],
+            [_ranked(scorer.candidates, *one) for one in opposers],
+            num_candidates,
+        )
+
+    def refine(self, query: Query, ranked: Ranked) -> Ranked:
+        """The same segment with its sentence-exact effect on the query."""
+        return self.refine_all(query, [ranked])[0]
+
+    def refine_all(self, query: Query, ranked: Sequence[Ranked]) -> list[Ranked]:
+        """As ``refine``, for many at once."""
+        if not ranked:
+            return []
+        effects = self.refiner.effects([one.edits() for one in ranked], query)
+        return [replace(one, effect=found, rung="refine") for one, found in zip(ranked, effects, strict=True)]
+
+    def verify(self, query: Query, ranked: Ranked) -> Ranked:
+        """The same segment with its effect on the query after exact retraining."""
+        moved = self.head.at(self.retrainer.retrain(ranked.edits(), tolerance=1e-7).theta)
+        return replace(ranked, effect=effect(query, self.head, moved), rung="verify")
+
+    @cached_property
+    def refiner(self) -> Refiner:
+        return Refiner(self.head, self.rows, self.exact.inverse, self.objective, self.num_passes)
+
+    @cached_property
+    def retrainer(self) -> Retrainer:
+        return Retrainer(self.objective, self.rows, self.head.flat(), self.exact)
+
+    @cached_property
+    def objective(self) -> Objective:
+        return Objective(self.head, self.rows, self.index.manifest.fit.l2)
+
+    @cached_property
+    def _kronecker(self) -> Solver:
+        """Curvature with cheap self-influences, to find those worth an exact one."""
+        return make_solver("kronecker", self.head, self.rows, self.index.manifest.fit.l2, self.damping)
 
     @cached_property
     def _passes(self) -> list[TokenPass]:
         return [TokenPass(self.head, shard) for shard in self.index.shards]
 
-    def _neighbours(self, query: Query) -> Tensor:
-        """Cosine similarity of features with the mean feature of the query's segment, (N,)."""
-        mean = query.features[query.start : query.stop].float().mean(0)
-        parts = []
-        for shard in self.index.shards:
-            for features in shard.features.split(16_384):
-                rows = features.float()
-                parts.append(rows @ mean / rows.norm(dim=1).clamp(min=1e-20))
-        return torch.cat(parts) / mean.norm().clamp(min=1e-20)
-
-    def refine(self, query: Query, ranked: Ranked) -> Ranked:
-        """The same segment with the sentence-exact change of the query's loss."""
-        refiner = Refiner(self.head, self.rows, self.exact.inverse)
-        effect = refiner.effects([Edit(ranked.chain, ranked.start, ranked.stop)], [query])[0]
-        return Ranked(ranked.chain, ranked.start, ranked.stop, ranked.score, effect.change, "refine")
-
-    def verify(self, query: Query, ranked: Ranked) -> Ranked:
-        """The same segment with the change of the query's loss after exact retraining."""
-        theta = self.head.flat()
-        objective = Objective(self.head, self.rows, self.index.manifest.fit.l2)
-        retrainer = Retrainer(objective, self.rows, theta, self.exact)
-        moved = self.head.at(retrainer.retrain([Edit(ranked.chain, ranked.start, ranked.stop)], tolerance=1e-7).theta)
-        change = float((query.loss(moved) - query.loss(self.head)).detach())
-        return Ranked(ranked.chain, ranked.start, ranked.stop, ranked.score, change, "verify")
+    def _scorer(self, kind: Kind, max_length: int) -> Scorer:
+        key = (kind, max_length if kind == "segment" else 1)
+        if key not in self._scorers:
+            found = find_candidates(self.index, kind, max_length)
+            self._scorers[key] = Scorer(self.index, found, self._passes, lambda: self.solver, lambda: self._kronecker)
+        return self._scorers[key]
 
 
-def _ranked(segment: Tensor, score: float) -> Ranked:
-    chain, start, stop = segment.tolist()
-    return Ranked(chain, start, stop, score)
+def _strongest(values: Tensor, which: Tensor, top: int, sign: float) -> list[tuple[int, float]]:
+    """The numbers and values of the ``top`` candidates on one side of zero, strongest first."""
+    best, places = (sign * values).topk(min(top, len(values)))
+    numbers = which[places].tolist()
+    return [(number, sign * value) for number, value in zip(numbers, best.tolist(), strict=True) if value > 0]
+
+
+def _ranked(candidates: Candidates, number: int, score: float) -> Ranked:
+    (chain, start, stop), *rest = candidates.parts(number)
+    name = candidates.documents[number] if candidates.documents else None
+    return Ranked(chain, start, stop, score, document=name, rest=tuple(rest))

@@ -21,6 +21,7 @@ from tagtrace.influence.hessian import dense_hessian
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import HessianProduct
 from tagtrace.tagger.rows import unpad_rows
+from tagtrace.tagger.tagger import Progress
 
 
 class Operator(ABC):
@@ -38,8 +39,8 @@ class Operator(ABC):
     def __call__(self, vectors: Tensor) -> Tensor:
         """(K + damping I) v for each row v of ``vectors`` (Q, P)."""
 
-    def dense(self) -> Tensor:
-        """The matrix (P, P)."""
+    def dense(self, progress: Progress | None = None) -> Tensor:  # noqa: ARG002
+        """The matrix (P, P); ``progress`` counts sentences where that takes long."""
         return self(torch.eye(self.size, dtype=torch.float64, device=self.device))
 
 
@@ -67,9 +68,10 @@ class Hessian(Operator):
     def __call__(self, vectors: Tensor) -> Tensor:
         return self.product(vectors) + self.damping * vectors
 
-    def dense(self) -> Tensor:
-        eye = torch.eye(self.size, dtype=torch.float64, device=self.device)
-        return dense_hessian(self.product) + self.damping * eye
+    def dense(self, progress: Progress | None = None) -> Tensor:
+        matrix = dense_hessian(self.product, progress)
+        matrix.diagonal().add_(self.damping)
+        return matrix
 
 
 class Kronecker(Operator):

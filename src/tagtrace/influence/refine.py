@@ -14,49 +14,40 @@ S and g the Hessian and gradient of L_I in the logits z; where phi is least, d =
 phi's Hessian is the identity plus something of low rank, so L-BFGS takes a few steps, and they only go downhill:
 whatever the leverage of a label, there is nothing to diverge. The query's loss is evaluated exactly at theta + d.
 
-**Corrections.** One pass over the training data tells the rest's true gradient at theta + d; with r what the quadratic
+**Passes.** One pass over the training data tells the rest's true gradient at theta + d; with r what the quadratic
 missed of it, the problem gains r^T d: the same phi with s = R v - B H^-1 r, and d gains -H^-1 r.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
+from tagtrace.influence.descent import minimise
 from tagtrace.influence.edits import EditedChains, Group
+from tagtrace.influence.effect import Effect, effect
 from tagtrace.influence.logits import LogitSpace
 from tagtrace.influence.query import Query
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import Objective
-from tagtrace.tagger.rows import Rows, pad_rows, unpad_rows
-from tagtrace.tagger.scores import Scores
+from tagtrace.tagger.rows import Rows
 
-KEPT_BYTES = 2**28
-"""How much is kept of the work on recent sentences, in case another of their segments is asked for."""
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What an edit does to a query's conditional loss."""
-
-    before: float
-    after: float
-
-    @property
-    def change(self) -> float:
-        """Positive for a supporter that is taken away: without it the query's loss is higher."""
-        return self.after - self.before
+TOGETHER = 2**24
+"""Numbers held at once: groups are solved together as long as their logits times (P or their logits) fit."""
+MAX_LOGITS = 8_000
+"""A group's tokens times labels; beyond, exact retraining costs no more."""
+TOLERANCE = 1e-7
+"""On max |grad phi|."""
 
 
 class Refiner:
     """Refines edits of ``rows``, at ``head``, the optimum of J (float64), with ``inverse`` = H^-1 (P, P).
 
-    With ``objective``, each of ``num_corrections`` passes over the training data replaces the others' quadratic by one
+    Each of ``num_passes`` over the training data, which need the ``objective``, replaces the others' quadratic by one
     with their true gradient where the last estimate ended.
     """
 
@@ -66,161 +57,124 @@ class Refiner:
         rows: Rows,
         inverse: Tensor,
         objective: Objective | None = None,
-        num_corrections: int = 0,
+        num_passes: int = 0,
     ) -> None:
-        if num_corrections and objective is None:
-            raise OptionError("corrections need the objective")
+        if num_passes and objective is None:
+            raise OptionError("passes over the training data need the objective")
         self.head, self.rows, self.inverse = head, rows, inverse
-        self.objective, self.num_corrections = objective, num_corrections
+        self.objective, self.num_passes = objective, num_passes
         self.theta = head.flat()
-        self._known: OrderedDict[tuple[int, ...], _Chains] = OrderedDict()
 
-    def change(self, group: Group) -> Tensor:
-        """d: how the optimum moves when the edits are made, (P,)."""
-        edited = EditedChains(self.rows, group)
-        problem = _Problem(self._chains(edited), edited)
+    def effects(self, groups: Sequence[Group], query: Query) -> list[Effect]:
+        """The effect of each group of edits on the query."""
+        return [effect(query, self.head, self.head.at(self.theta + change)) for change in self.changes(groups)]
+
+    def changes(self, groups: Sequence[Group]) -> Tensor:
+        """d: how the optimum moves when each group's edits are made, (G, P)."""
+        changes = torch.empty(len(groups), self.head.num_parameters, dtype=torch.float64, device=self.inverse.device)
+        for chosen in self._together(groups):
+            changes[chosen] = self._solve([groups[i] for i in chosen])
+        return changes
+
+    @torch.no_grad()
+    def _solve(self, groups: Sequence[Group]) -> Tensor:
+        """(G, P)"""
+        problem = _Problem(self.head, EditedChains(self.rows, *groups), self.inverse, len(self.rows.lengths))
         step = problem.solve()
-        for _ in range(self.num_corrections):
-            step = problem.solve(self._residual(problem.chains, step))
+        for _ in range(self.num_passes):
+            step = problem.solve(step, self._residual(problem, step))
         return step.change
 
-    def effects(self, group: Group, queries: Sequence[Query]) -> list[Effect]:
-        """The effect of the edits on each query."""
-        moved = self.head.at(self.theta + self.change(group))
-        with torch.no_grad():
-            return [Effect(float(query.loss(self.head)), float(query.loss(moved))) for query in queries]
-
-    def _chains(self, edited: EditedChains) -> _Chains:
-        """What does not depend on the edit, kept for the last few sentences."""
-        key = tuple(edited.chains)
-        if key not in self._known:
-            self._known[key] = _Chains(self.head, edited, self.inverse, len(self.rows.lengths))
-        self._known.move_to_end(key)
-        found = self._known[key]
-        while sum(chains.num_bytes for chains in self._known.values()) > KEPT_BYTES:
-            self._known.popitem(last=False)
-        return found
-
-    def _residual(self, chains: _Chains, step: _Step) -> Tensor:
-        """r: the others' true gradient at theta + d, less what their quadratic says, (P,)."""
+    def _residual(self, problem: _Problem, step: _Step) -> Tensor:
+        """r: the others' true gradient at theta + d, less what their quadratic says, (G, P)."""
         assert self.objective is not None
-        truth = self.objective.evaluate(self.theta + step.change).gradient - chains.own_gradient(step.change)
-        return truth - (step.pull - chains.own_quadratic(step.change))
+        truth = self.objective.gradients(self.theta + step.change)
+        return truth - step.pull - problem.own_surprise(step.change)
+
+    def _together(self, groups: Sequence[Group]) -> Iterator[list[int]]:
+        """Groups of like size, as many as fit in memory together."""
+        lengths = self.rows.lengths
+        sizes = [sum(int(lengths[chain]) for chain in {edit.chain for edit in group}) for group in groups]
+        C, P = self.head.num_labels, self.head.num_parameters
+        chosen: list[int] = []
+        for index in sorted(range(len(groups)), key=sizes.__getitem__):
+            num_logits = sizes[index] * C
+            if num_logits > MAX_LOGITS:
+                raise OptionError(
+                    f"a group of edits touches sentences of {sizes[index]} tokens together, too many to refine: verify "
+                    "it by retraining, or edit fewer sentences at once"
+                )
+            room = num_logits * (num_logits + P)
+            if chosen and (len(chosen) + 1) * room > TOGETHER:
+                yield chosen
+                chosen = []
+            chosen.append(index)
+        if chosen:
+            yield chosen
 
 
 @dataclass(frozen=True)
 class _Step:
-    """d and H d, (P,)."""
+    """Where phi is least, v (G, M), with d and H d, (G, P)."""
 
+    where: Tensor
     change: Tensor
     pull: Tensor
 
 
-class _Chains:
-    """The edited chains as they were: their logits, and what H^-1 makes of them."""
-
-    @torch.no_grad()
-    def __init__(self, head: Head, edited: EditedChains, inverse: Tensor, num_chains: int) -> None:
-        self.head, self.edited, self.num_chains, self.inverse = head, edited, num_chains, inverse
-        self.space = LogitSpace(head, edited.features, edited.lengths)
-        self.mapped = self.space.through(inverse)  # B H^-1 (M, P)
-        self.root = _root(self.space.seen_from(self.mapped) / num_chains)  # R (M, M)
-        self.scores: Scores = head(edited.features, edited.lengths)
-        self.curvature = self.space.curvature()  # S (M, M)
-        self.gradient = logit_gradient(head, self.scores, edited.loss_before)[1]  # g (M,)
-
-    @property
-    def num_bytes(self) -> int:
-        return 8 * (self.mapped.numel() + 2 * self.root.numel())
-
-    def own_gradient(self, change: Tensor) -> Tensor:
-        """grad L_I/N at theta + change, (P,)."""
-        scores = self.head.at(self.head.flat() + change)(self.edited.features, self.edited.lengths)
-        gradient = logit_gradient(self.head, scores, self.edited.loss_before)[1]
-        return self.space.gathered(gradient) / self.num_chains
-
-    def own_quadratic(self, change: Tensor) -> Tensor:
-        """(H_I change + grad L_I)/N, (P,): what second order says of the same."""
-        moved = self.space.seen_from(change.unsqueeze(0))[0]  # B change (M,)
-        return self.space.gathered(self.curvature @ moved + self.gradient) / self.num_chains
-
-
 class _Problem:
-    """phi for one group of edits."""
+    """phi for several groups of edits."""
 
-    def __init__(self, chains: _Chains, edited: EditedChains) -> None:
-        self.chains, self.edited = chains, edited
-        self.head, self.space, self.root = chains.head, chains.space, chains.root
-        self.scores, self.curvature, self.gradient = chains.scores, chains.curvature, chains.gradient
+    def __init__(self, head: Head, edited: EditedChains, inverse: Tensor, num_chains: int) -> None:
+        self.edited, self.inverse, self.num_chains = edited, inverse, num_chains
+        self.space = LogitSpace(head, edited.features, edited.lengths, edited.sizes)
+        self.root = _root(self.space.gram(inverse) / num_chains)  # R (G, M, M)
+        self.curvature = self.space.curvature()  # S (G, M, M)
+        self.gradient = self.space.gradient(edited.errors_before(self.space.scores))  # g (G, M)
 
-    def solve(self, residual: Tensor | None = None) -> _Step:
-        """d at the least phi. A ``residual`` r (P,) of the others' gradient adds r^T d to it, and -H^-1 r to d."""
-        if residual is None:
-            residual = torch.zeros(self.head.num_parameters, dtype=torch.float64, device=self.root.device)
-        extra = -(self.chains.inverse @ residual)  # (P,)
-        offset = self.space.seen_from(extra.unsqueeze(0))[0]  # (M,)
-        start = torch.zeros(self.space.size, dtype=torch.float64, device=self.root.device, requires_grad=True)
-        optimiser = torch.optim.LBFGS(
-            [start], max_iter=100, history_size=20, tolerance_grad=1e-9, tolerance_change=0.0,
-            line_search_fn="strong_wolfe",
-        )  # fmt: skip
+    def solve(self, last: _Step | None = None, residual: Tensor | None = None) -> _Step:
+        """d at the least phi. A ``residual`` r (G, P) of the others' gradient adds r^T d to it, and -H^-1 r to d."""
+        where = torch.zeros_like(self.gradient) if last is None else last.where
+        extra = offset = torch.zeros((), dtype=torch.float64, device=where.device)
+        if residual is not None:
+            extra = -(residual @ self.inverse)  # (G, P)
+            offset = self.space.seen_from(extra)  # (G, M)
+        where = minimise(lambda v: self._phi(v, offset), where, TOLERANCE)
+        shift = _times(self.root, where) + offset
+        after = self.space.gradient(self.edited.errors_after(self.space.moved(shift)))
+        dual = (_times(self.curvature, shift) + self.gradient - after) / self.num_chains  # (G, M)
+        pull = self.space.gathered(dual)
+        change = pull @ self.inverse + extra
+        return _Step(where, change, pull if residual is None else pull - residual)
 
-        def closure() -> float:
-            value, slope = self._phi(start.detach(), offset)
-            start.grad = slope
-            return value
+    def own_surprise(self, change: Tensor) -> Tensor:
+        """What second order misses of the groups' own joint losses: (grad L(theta + d) - grad L - H d) / N, (G, P)."""
+        shift = self.space.seen_from(change)  # B d (G, M)
+        truth = self.space.gradient(self.edited.errors_before(self.space.moved(shift)))
+        return self.space.gathered(truth - self.gradient - _times(self.curvature, shift)) / self.num_chains
 
-        optimiser.step(closure)
-        shift = self.root @ start.detach() + offset
-        _, after = logit_gradient(self.head, self._moved(shift), self._loss_after)
-        dual = (self.curvature @ shift + self.gradient - after) / self.chains.num_chains  # (M,)
-        return _Step(dual @ self.chains.mapped + extra, self.space.gathered(dual) - residual)
-
-    def _loss_after(self, scores: Scores) -> Tensor:
-        return self.edited.losses_after(scores).sum()
-
-    def _phi(self, v: Tensor, offset: Tensor) -> tuple[float, Tensor]:
-        """phi(v) and its gradient."""
-        shift = self.root @ v + offset
-        bent = self.curvature @ shift
-        loss, after = logit_gradient(self.head, self._moved(shift), self._loss_after)
-        value = 0.5 * (v @ v) - 0.5 * (shift @ bent) - self.gradient @ shift + loss
-        return float(value), v + self.root.T @ (after - self.gradient - bent)
-
-    def _moved(self, shift: Tensor) -> Scores:
-        """The chains' scores with logits changed by ``shift`` (M,)."""
-        num_nodes, num_weights = self.space.num_nodes, self.space.num_weights
-        nodes = shift[:num_nodes].view(-1, self.head.num_labels)  # (n, C)
-        others = torch.cat([shift.new_zeros(num_weights), shift[num_nodes:]])
-        parts = self.head.unflatten(others)
-        scores = self.scores
-        return Scores(
-            scores.emissions + pad_rows(nodes, self.edited.lengths),
-            scores.transitions + parts.get("transitions", 0.0),
-            scores.start + parts.get("start", 0.0),
-            scores.end + parts.get("end", 0.0),
-            self.edited.lengths,
-        )
+    def _phi(self, v: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
+        """phi(v) (G,) and its gradient (G, M)."""
+        shift = _times(self.root, v) + offset
+        bent = _times(self.curvature, shift)
+        errors = self.edited.errors_after(self.space.moved(shift))
+        losses = torch.zeros_like(v[:, 0]).index_add(0, self.space.owner, errors.losses)  # (G,)
+        value = 0.5 * (v * v).sum(1) - 0.5 * (shift * bent).sum(1) - (self.gradient * shift).sum(1) + losses
+        slope = self.space.gradient(errors) - self.gradient - bent
+        return value, v + _times(self.root.mT, slope)
 
 
-def logit_gradient(head: Head, scores: Scores, loss_of: Callable[[Scores], Tensor]) -> tuple[float, Tensor]:
-    """A loss of ``scores`` and its gradient in the logits, (M,), ordered as in ``LogitSpace``."""
-    learned = ["emissions", *(name for name, _ in head.named_parameters() if name != "weight")]
-    leaves = {name: getattr(scores, name).detach().requires_grad_() for name in learned}
-    with torch.enable_grad():
-        loss = loss_of(replace(scores, **leaves))
-        parts = torch.autograd.grad(loss, list(leaves.values()))
-    nodes = unpad_rows(parts[0], scores.lengths).flatten()
-    return float(loss.detach()), torch.cat([nodes, *(part.flatten() for part in parts[1:])])
+def _times(matrices: Tensor, vectors: Tensor) -> Tensor:
+    """Each matrix (G, M, K) times its vector (G, K)."""
+    return (matrices @ vectors.unsqueeze(2)).squeeze(2)
 
 
 def _root(gram: Tensor) -> Tensor:
-    """R with R R^T = gram, up to rounding; gram is singular where two tokens have the same features."""
-    jitter = 1e-13 * float(gram.diagonal().amax())
-    factor, failed = torch.linalg.cholesky_ex(
-        gram + jitter * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    )
-    if int(failed) == 0:
-        return factor
-    values, basis = torch.linalg.eigh(gram)
-    return basis * values.clamp(min=0.0).sqrt()
+    """R (G, M, M) with R R^T = gram, up to rounding; gram is singular where two tokens have the same features."""
+    jitter = 1e-13 * gram.diagonal(dim1=1, dim2=2).amax(1)  # (G,)
+    eye = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device)
+    factor, failed = torch.linalg.cholesky_ex(gram + jitter.view(-1, 1, 1) * eye)
+    for group in failed.nonzero().flatten().tolist():
+        values, basis = torch.linalg.eigh(gram[group])
+        factor[group] = basis * values.clamp(min=0.0).sqrt()
+    return factor

@@ -9,6 +9,10 @@ in W and y_{t-1} x e_t + e_t x y_{t+1} in A (start and end where there is no nei
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +21,12 @@ from tagtrace.tagger.head import Head
 
 CHUNK = 16_384
 """Tokens whose features are converted at once."""
+BLOCK = 1024
+"""The same in ``products``, for each thread."""
+TILE_RESULTS, TILE_WORK = 1_200, 1_000_000
+"""The most results, and multiply-adds, of a product that OpenBLAS computes without copying its arguments."""
+MIN_TILE = 16
+"""With fewer tokens in a tile the vectors are not few: BLAS does better with a whole block."""
 
 
 class TokenPass:
@@ -33,46 +43,114 @@ class TokenPass:
         self.is_last[ends - 1] = True
         self.previous = shard.labels.long().roll(1)  # y_{t-1}; not read where t is first
         self.next = shard.labels.long().roll(-1)  # y_{t+1}; not read where t is last
+        self.before = self.previous.masked_fill(self.is_first, head.num_labels)  # (n,)
+        self.after = self.next.masked_fill(self.is_last, head.num_labels)
 
     @torch.no_grad()
     def products(self, directions: Tensor) -> Tensor:
-        """V . g_t for directions V (Q, P) and every token, (Q, n), in float32."""
-        parts = {name: part.float() for name, part in self.head.unflatten(directions).items()}
-        out = torch.empty(len(directions), len(self.shard.labels))
-        weight = parts["weight"].flatten(0, 1)  # (Q C, D + 1)
-        for start in range(0, len(self.shard.labels), CHUNK):
-            rows = slice(start, start + CHUNK)
-            features = self.shard.features[rows].float()  # (n, D)
-            moved = torch.addmm(weight[:, -1], features, weight[:, :-1].T)  # (n, Q C)
-            moved = moved.unflatten(1, (len(directions), -1)).transpose(0, 1)  # (Q, n, C)
-            moved = moved + self._edges(parts, rows)
-            out[:, rows] = (moved * self.shard.errors[rows]).sum(2)
-        return out
+        """V . g_t for directions V (Q, P) and every token, (Q, n), in float32.
 
-    def _edges(self, parts: dict[str, Tensor], rows: slice) -> Tensor | float:
-        """What the labels beside each token add to its moved logits, (Q, n, C)."""
-        if "transitions" not in parts:
-            return 0.0
-        edges = parts["transitions"]  # (Q, C, C)
-        zero = torch.zeros_like(edges[:, 0])  # (Q, C)
-        into, out = edges[:, self.previous[rows]], edges.transpose(1, 2)[:, self.next[rows]]  # (Q, n, C)
-        first, last = self.is_first[rows].view(1, -1, 1), self.is_last[rows].view(1, -1, 1)
-        into = torch.where(first, parts.get("start", zero).unsqueeze(1), into)
-        return into + torch.where(last, parts.get("end", zero).unsqueeze(1), out)
+        The errors of a token sum to 0, so its logits count only by how far they move above that of the first label.
+        """
+        Q, C = len(directions), self.head.num_labels
+        parts = self.head.unflatten(directions)
+        weight = _above_first(parts["weight"][..., :-1].transpose(1, 2))  # (Q, D, C - 1)
+        weight = weight.transpose(1, 2).flatten(0, 1).contiguous()  # (Q (C - 1), D)
+        into, out_of = (_above_first(part) for part in self._beside(parts))  # (Q, C + 1, C - 1)
+        found = torch.empty(Q, len(self.shard.labels))
+
+        def fill(some: range) -> None:
+            buffer = torch.zeros(BLOCK, self.head.dim)
+            for start in some[:: 8 * BLOCK]:
+                rows = slice(start, min(start + 8 * BLOCK, some.stop))
+                logits = _thin_product(self.shard.features[rows], weight, buffer)  # (n, Q (C - 1))
+                moved = logits.view(len(logits), Q, C - 1).transpose(0, 1)  # (Q, n, C - 1)
+                moved = moved + into.index_select(1, self.before[rows]) + out_of.index_select(1, self.after[rows])
+                found[:, rows] = (moved * self.shard.errors[rows, 1:]).sum(2)
+
+        _share(fill, found.shape[1])
+        return found
+
+    def _beside(self, parts: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """What the bias and the label before, and the label after, add to a token's logits: both (Q, C + 1, C).
+
+        Row C stands for the start and the end of the chain.
+        """
+        bias = parts["weight"][..., -1].unsqueeze(1)  # (Q, 1, C)
+        zero = torch.zeros_like(bias)
+        edges = parts.get("transitions", zero.expand(-1, self.head.num_labels, -1))  # (Q, C, C)
+        start, end = (parts[name].unsqueeze(1) if name in parts else zero for name in ("start", "end"))
+        return torch.cat([edges, start], 1) + bias, torch.cat([edges.transpose(1, 2), end], 1)
 
     @torch.no_grad()
     def norms(self) -> Tensor:
-        """|g_t| of every token, (n,), in float32."""
-        errors = self.shard.errors.float()  # (n, C)
-        squares = torch.cat([part.float().square().sum(1) for part in self.shard.features.split(CHUNK)]) + 1.0
+        """|g_t| of every token, (n,), in float64: the squares of small errors underflow in float32."""
+        errors = self.shard.errors.double()  # (n, C)
+        squares = torch.cat([part.float().square().sum(1) for part in self.shard.features.split(CHUNK)]).double() + 1.0
         both = ~self.is_first & ~self.is_last
         if "transitions" in self.learned:
-            squares += (~self.is_first).float() + (~self.is_last).float()
+            squares += (~self.is_first).double() + (~self.is_last).double()
         if "start" in self.learned:
-            squares += self.is_first.float() + self.is_last.float()
+            squares += self.is_first.double() + self.is_last.double()
         total = errors.square().sum(1) * squares
         if "transitions" in self.learned:
             rows = torch.arange(len(errors))
             overlap = 2.0 * errors[rows, self.previous] * errors[rows, self.next]
             total += torch.where(both, overlap, 0.0)
         return total.clamp(min=0.0).sqrt()
+
+    @torch.no_grad()
+    def feature_products(self, vector: Tensor) -> Tensor:
+        """v . F_t for v (D,) and every token, (n,), in float32."""
+        return torch.cat([part.float() @ vector.float() for part in self.shard.features.split(CHUNK)])
+
+    @torch.no_grad()
+    def feature_norms(self) -> Tensor:
+        """|F_t| of every token, (n,)."""
+        return torch.cat([part.float().norm(dim=1) for part in self.shard.features.split(CHUNK)])
+
+
+def _above_first(logits: Tensor) -> Tensor:
+    """(..., C) to (..., C - 1): what the other labels have above the first, in float32."""
+    return (logits[..., 1:] - logits[..., :1]).float()
+
+
+def _thin_product(features: Tensor, vectors: Tensor, buffer: Tensor) -> Tensor:
+    """F V^T (n, K) for features F (n, D) of any dtype and few vectors V (K, D), in float32 like ``buffer`` (BLOCK, D).
+
+    One large product of this shape is slow: the features go through memory again in float32, and BLAS copies them once
+    more. Here a block is converted where it stays in the cache, then multiplied in tiles that BLAS takes as they are.
+    """
+    K, D = vectors.shape
+    tiles, turned = buffer.view(-1, _tile(K, D), D).numpy(), vectors.numpy().T
+    blocks = features.split(BLOCK)
+    found = np.empty((len(blocks), *tiles.shape[:2], K), np.float32)
+    for block, results in zip(blocks, found, strict=True):
+        buffer[: len(block)].copy_(block)
+        np.matmul(tiles, turned, out=results)
+    return torch.from_numpy(found).view(-1 if K else 0, K)[: len(features)]
+
+
+def _tile(K: int, D: int) -> int:
+    """Tokens of a tile: a power of two."""
+    most = min(TILE_RESULTS // max(K, 1), TILE_WORK // max(K * D, 1), BLOCK)
+    return 2 ** (most.bit_length() - 1) if most >= MIN_TILE else BLOCK
+
+
+def _share(work: Callable[[range], None], count: int) -> None:
+    """Call ``work`` on ranges that make up ``range(count)``, one for each of torch's threads.
+
+    Inside, torch computes with one thread: its own would compete with these.
+    """
+    num_threads = torch.get_num_threads()
+    size = BLOCK * max(-(-count // (BLOCK * num_threads)), 1)
+    ranges = [range(count)[start : start + size] for start in range(0, count, size)]
+    if len(ranges) < 2:
+        for some in ranges:
+            work(some)
+        return
+    try:
+        with ThreadPoolExecutor(len(ranges), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            list(pool.map(work, ranges))
+    finally:
+        torch.set_num_threads(num_threads)

@@ -10,6 +10,7 @@ Conventions
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -90,13 +91,43 @@ def partial_loss(scores: Scores, labels: Tensor, known: Tensor) -> Tensor:
 
     = log Z(x) - log Z(x, known labels fixed) (Tsuboi et al., 2008; the paper's equation 2).
     """
+    free, bound = log_partition(_free_and_bound(scores, labels, known)).chunk(2)  # one run for the two
+    return free - bound
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Losses (B,) and their derivatives in the scores of each chain: expected counts less known ones."""
+
+    losses: Tensor
+    nodes: Tensor
+    """(B, T, C)"""
+    edges: Tensor
+    """Summed over the steps of each chain, (B, C, C)."""
+    first: Tensor
+    """(B, C)"""
+    last: Tensor
+    """(B, C)"""
+
+
+@torch.no_grad()
+def partial_errors(scores: Scores, labels: Tensor, known: Tensor) -> Errors:
+    """``partial_loss`` with its derivatives: marginals, less the marginals given the known labels."""
+    chains = run(_free_and_bound(scores, labels, known))
+    free, bound = chains.log_z().chunk(2)
+    nodes = torch.sub(*chains.nodes().chunk(2))  # (B, T, C)
+    edges = torch.sub(*chains.edge_sums().chunk(2))  # (B, C, C)
+    last = nodes[torch.arange(len(nodes)), scores.lengths - 1]
+    return Errors(free - bound, nodes, edges, nodes[:, 0], last)
+
+
+def _free_and_bound(scores: Scores, labels: Tensor, known: Tensor) -> Scores:
+    """Every chain twice, (2 B, T, C): as it is, then with other labels than the known ones forbidden."""
     labels, known = labels.to(scores.emissions.device), known.to(scores.emissions.device)
     other = torch.ones_like(scores.emissions, dtype=torch.bool).scatter(2, labels.unsqueeze(2), False)
     fixed = scores.emissions.masked_fill(other & known.unsqueeze(2), -torch.inf)
     transitions = scores.transitions if scores.transitions.dim() == 2 else scores.transitions.repeat(2, 1, 1)
-    both = torch.cat([scores.emissions, fixed]), transitions, scores.start, scores.end, scores.lengths.repeat(2)
-    free, bound = log_partition(Scores(*both)).chunk(2)  # one run for the two
-    return free - bound
+    return Scores(torch.cat([scores.emissions, fixed]), transitions, scores.start, scores.end, scores.lengths.repeat(2))
 
 
 def segment_scores(scores: Scores, labels: Tensor, segments: Tensor) -> Scores:

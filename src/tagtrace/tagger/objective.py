@@ -21,6 +21,7 @@ from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.recursions import Run, ScaledRun, run
 from tagtrace.tagger.rows import Rows, pad_rows, unpad_rows
+from tagtrace.tagger.scores import Scores
 from tagtrace.tagger.tangents import Tangent, marginal_tangent
 
 DOUBLE_LIMIT = 2**31
@@ -72,31 +73,49 @@ class Objective:
             runs.append(run(scores))
             labels = pad_rows(chunk.labels, chunk.lengths)  # (B, T)
             total += float((runs[-1].log_z() - crf.path_score(scores, labels)).sum())
-            _add_gradient(gradient, runs[-1], features, labels)
+            errors = _add_errors(gradient, runs[-1], labels)  # (n, C)
+            gradient["weight"] += torch.cat([errors.T @ features, errors.sum(0).unsqueeze(1)], 1)
         flat = torch.cat([part.flatten() for part in gradient.values()]) / self.num_chains + self.l2 * theta
         value = total / self.num_chains + 0.5 * self.l2 * float(theta.square().sum())
         return Evaluation(theta, value, flat, runs)
+
+    @torch.no_grad()
+    def gradients(self, thetas: Tensor) -> Tensor:
+        """The gradients of J at Q thetas (Q, P), which share their passes over the features, (Q, P)."""
+        gradients = self.head.unflatten(torch.zeros_like(thetas))
+        weights = self.head.unflatten(thetas)["weight"].flatten(0, 1)  # (Q C, D + 1)
+        for chunk in self.chunks:
+            features = chunk.features.double()
+            emissions = torch.addmm(weights[:, -1:], weights[:, :-1], features.T).unflatten(0, (len(thetas), -1))
+            labels = pad_rows(chunk.labels, chunk.lengths)  # (B, T)
+            errors = torch.empty_like(emissions)  # (Q, C, n)
+            for q, theta in enumerate(thetas):
+                self.head.set_flat(theta)
+                scores: Scores = self.head.scores(emissions[q].T, chunk.lengths)
+                errors[q] = _add_errors({name: part[q] for name, part in gradients.items()}, run(scores), labels).T
+            flat = errors.flatten(0, 1)  # (Q C, n)
+            rows = torch.cat([flat @ features, flat.sum(1, keepdim=True)], 1)  # (Q C, D + 1)
+            gradients["weight"] += rows.unflatten(0, (len(thetas), -1))
+        return torch.cat([part.flatten(1) for part in gradients.values()], 1) / self.num_chains + self.l2 * thetas
 
     def hessian(self, where: Evaluation | Tensor) -> HessianProduct:
         """The Hessian of J at theta, as a linear map."""
         return HessianProduct(self, where if isinstance(where, Evaluation) else self.evaluate(where))
 
 
-def _add_gradient(gradient: dict[str, Tensor], chains: Run, features: Tensor, labels: Tensor) -> None:
-    """Add sum_i dL(z_i) to each part: expected counts minus the counts of the labels."""
+def _add_errors(gradient: dict[str, Tensor], chains: Run, labels: Tensor) -> Tensor:
+    """Node errors (n, C), expected labels minus the labels; those of edges and ends are added to their gradients."""
     lengths = chains.scores.lengths
-    onehot = F.one_hot(labels, gradient["weight"].shape[0]).double()  # (B, T, C)
+    onehot = F.one_hot(labels, chains.scores.emissions.shape[2]).double()  # (B, T, C)
     errors = chains.nodes() - onehot  # (B, T, C)
-    flat = unpad_rows(errors, lengths)  # (n, C)
-    gradient["weight"] += torch.cat([flat.T @ features, flat.sum(0).unsqueeze(1)], 1)
-    rows = torch.arange(len(labels))
     if "transitions" in gradient:
         inside = (torch.arange(1, labels.shape[1]) < lengths.unsqueeze(1)).to(onehot)  # (B, T - 1)
         counts = torch.einsum("bti,bt,btj->ij", onehot[:, :-1], inside, onehot[:, 1:])
         gradient["transitions"] += chains.edge_sum(onehot.new_ones(len(labels))) - counts
     if "start" in gradient:
         gradient["start"] += errors[:, 0].sum(0)
-        gradient["end"] += errors[rows, lengths - 1].sum(0)
+        gradient["end"] += errors[torch.arange(len(labels)), lengths - 1].sum(0)
+    return unpad_rows(errors, lengths)
 
 
 class HessianProduct:

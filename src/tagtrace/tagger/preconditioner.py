@@ -1,8 +1,9 @@
 """An approximate inverse Hessian that conjugate gradients start from.
 
-Each token is taken alone: the Hessian's W part becomes (1/N) sum_t (diag(p_t) - p_t p_t^T) x f_t f_t^T + lambda I, a
-(C, C) grid of (D + 1, D + 1) blocks, factored by Cholesky. That leaves out how neighbouring labels covary, which
-conjugate gradients put right. Heads with more than ``MAX_FULL`` parameters keep only the grid's diagonal.
+Each token is taken alone: the Hessian's W part becomes (1/N) sum_t Cov_t x f_t f_t^T + lambda I with
+Cov_t = diag(p_t) - p_t p_t^T, a (C, C) grid of (D + 1, D + 1) blocks, factored by Cholesky. That leaves out how
+neighbouring labels covary, which conjugate gradients put right. Heads with more than ``MAX_FULL`` parameters keep only
+the grid's diagonal, in the basis of labels that makes sum_t Cov_t diagonal: there what is left out averages to nothing.
 Transitions and start and end scores are scaled by how often they are expected.
 """
 
@@ -24,14 +25,18 @@ NEGLIGIBLE = 1e-7
 
 
 class TokenPreconditioner:
-    """v -> an approximation of H^-1 v, from the marginals of one forward-backward run a chunk."""
+    """v -> an approximation of (H + damping I)^-1 v, from the marginals of one forward-backward run a chunk.
+
+    ``shift`` is lambda, or lambda + damping.
+    """
 
     @torch.no_grad()
-    def __init__(self, head: Head, chunks: Sequence[Rows], runs: Sequence[ScaledRun], l2: float) -> None:
-        self.head, self.l2 = head, l2
+    def __init__(self, head: Head, chunks: Sequence[Rows], runs: Sequence[ScaledRun], shift: float) -> None:
+        self.head, self.shift = head, shift
         C, D = head.num_labels, head.dim + 1
         num_chains = sum(len(chunk.lengths) for chunk in chunks)
         is_full = C * D <= MAX_FULL
+        self.basis = torch.eye(C).to(head.weight) if is_full else _label_basis(chunks, runs)  # (C, C), by columns
         pairs = [(c, k) for c in range(C) for k in range(c, C) if is_full or c == k]
         blocks = {pair: head.weight.new_zeros(D, D) for pair in pairs}
         edges = head.weight.new_zeros(C, C)
@@ -39,11 +44,13 @@ class TokenPreconditioner:
             features = chunk.features.double()
             features = torch.cat([features, features.new_ones(len(features), 1)], 1)  # (n, D + 1)
             nodes = unpad_rows(chains.nodes(), chunk.lengths)  # (n, C)
+            means = nodes @ self.basis  # (n, C)
             for c, k in pairs:
-                blocks[c, k] += _moment(features, nodes[:, c] * (float(c == k) - nodes[:, k]))
+                products = nodes @ (self.basis[:, c] * self.basis[:, k])  # (n,)
+                blocks[c, k] += _moment(features, products - means[:, c] * means[:, k])
             edges += chains.edge_sum(nodes.new_ones(len(chunk.lengths)))
-        self.edges = edges / num_chains + l2  # (C, C)
-        self.factor = _factor(self._grid(blocks, is_full).div_(num_chains), l2)
+        self.edges = edges / num_chains + shift  # (C, C)
+        self.factor = _factor(self._grid(blocks, is_full).div_(num_chains), shift)
 
     def _grid(self, blocks: dict[tuple[int, int], Tensor], is_full: bool) -> Tensor:
         """(1, C (D + 1), C (D + 1)) or, of the diagonal alone, (C, D + 1, D + 1)."""
@@ -54,24 +61,39 @@ class TokenPreconditioner:
         return torch.cat(rows).unsqueeze(0)
 
     @torch.no_grad()
-    def __call__(self, vector: Tensor) -> Tensor:
-        parts = self.head.unflatten(vector)
-        right = parts["weight"].reshape(len(self.factor), -1, 1)
-        scaled = {name: part / self.l2 for name, part in parts.items()}
-        scaled["weight"] = torch.cholesky_solve(right, self.factor)
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """For one vector (P,), or for Q of them at once, (Q, P)."""
+        if vectors.dim() == 1:
+            return self(vectors.unsqueeze(0)).squeeze(0)
+        parts = self.head.unflatten(vectors)
+        scaled = {name: part / self.shift for name, part in parts.items()}
+        scaled["weight"] = self._solve(parts["weight"])
         if "transitions" in parts:
             scaled["transitions"] = parts["transitions"] / self.edges
         if "start" in parts:
             scaled["start"], scaled["end"] = parts["start"] / self.edges.sum(1), parts["end"] / self.edges.sum(0)
-        return torch.cat([part.flatten() for part in scaled.values()])
+        return torch.cat([part.flatten(1) for part in scaled.values()], 1)
+
+    def _solve(self, weights: Tensor) -> Tensor:
+        """The grid's inverse times (Q, C, D + 1)."""
+        turned = (self.basis.T @ weights).reshape(len(weights), len(self.factor), -1)  # (Q, blocks, size)
+        solved = torch.cholesky_solve(turned.permute(1, 2, 0), self.factor)  # (blocks, size, Q)
+        return self.basis @ solved.permute(2, 0, 1).reshape(weights.shape)
 
 
-def _factor(grid: Tensor, l2: float) -> Tensor:
-    """The Cholesky factor of grid + l2 I, with more on the diagonal where rounding makes it indefinite."""
+def _label_basis(chunks: Sequence[Rows], runs: Sequence[ScaledRun]) -> Tensor:
+    """The eigenvectors of sum_t (diag(p_t) - p_t p_t^T), (C, C), by columns."""
+    nodes = [unpad_rows(chains.nodes(), chunk.lengths) for chunk, chains in zip(chunks, runs, strict=True)]
+    covariance = torch.stack([torch.diag(part.sum(0)) - part.T @ part for part in nodes]).sum(0)
+    return torch.linalg.eigh(covariance)[1]
+
+
+def _factor(grid: Tensor, shift: float) -> Tensor:
+    """The Cholesky factor of grid + shift I, with more on the diagonal where rounding makes it indefinite."""
     diagonal = grid.diagonal(dim1=-2, dim2=-1)  # a view
     largest = float(diagonal.amax())
-    for shift in (l2, 1e-12 * largest, 1e-9 * largest, 1e-6 * largest):
-        diagonal += shift
+    for more in (shift, 1e-12 * largest, 1e-9 * largest, 1e-6 * largest):
+        diagonal += more
         factor, failed = torch.linalg.cholesky_ex(grid)
         if not bool(failed.any()):
             return factor

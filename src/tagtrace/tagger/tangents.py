@@ -34,7 +34,10 @@ class Tangent:
 
 @dataclass(frozen=True)
 class MarginalTangent:
-    """Derivatives of the marginals: nodes (B, T, Q, C), and sums over chains: edges (Q, C, C), first, last (Q, C)."""
+    """Derivatives of the marginals: nodes (B, T, Q, C), and sums over chains: edges (Q, C, C), first, last (Q, C).
+
+    Where chains are kept apart: edges (B, Q, C, C), first and last (B, Q, C).
+    """
 
     nodes: Tensor
     edge_sum: Tensor
@@ -42,10 +45,10 @@ class MarginalTangent:
     last: Tensor
 
 
-def marginal_tangent(run: ScaledRun, tangent: Tangent) -> MarginalTangent:
+def marginal_tangent(run: ScaledRun, tangent: Tangent, *, apart: bool = False) -> MarginalTangent:
     """The derivative of the node marginals and of the summed edge, first and last marginals along each direction.
 
-    The chains share their transitions, ``run.matrix`` (C, C).
+    The chains share their transitions, ``run.matrix`` (C, C). The sums are over all chains, or ``apart`` for each.
     """
     chains = run.chains
     moved = torch.where(chains.mask[..., None, None], chains.sort(tangent.emissions), 0.0)  # de (T, B, Q, C)
@@ -56,15 +59,16 @@ def marginal_tangent(run: ScaledRun, tangent: Tangent) -> MarginalTangent:
     log_z = (nodes[0] * (ahead[0] + behind[0])).sum(2, keepdim=True)  # (B, Q, 1)
     node_tangent = nodes * (ahead + behind - log_z)
     left, right = run.edge_factors()  # (T - 1, B, C)
-    from_left = torch.einsum("tbi,tbqi,tbj->qij", left, ahead[:-1], right)
-    from_right = torch.einsum("tbj,tbqj,tbi->qij", right, moved[1:] + behind[1:] - log_z, left)
-    edges = left.flatten(0, 1).T @ right.flatten(0, 1)  # (C, C)
-    return MarginalTangent(
-        nodes=chains.unsort(node_tangent.transpose(0, 1)),
-        edge_sum=run.matrix * (from_left + from_right + edges * transitions),
-        first=node_tangent[0].sum(0),
-        last=chains.last(node_tangent).sum(0),
-    )
+    kept = "b" if apart else ""
+    from_left = torch.einsum(f"tbi,tbqi,tbj->{kept}qij", left, ahead[:-1], right)
+    from_right = torch.einsum(f"tbj,tbqj,tbi->{kept}qij", right, moved[1:] + behind[1:] - log_z, left)
+    edges = torch.einsum(f"tbi,tbj->{kept}ij", left, right).unsqueeze(-3)  # (1, C, C) or (B, 1, C, C)
+    sums = (run.matrix * (from_left + from_right + edges * transitions), node_tangent[0], chains.last(node_tangent))
+    if apart:
+        edge_sum, first, last = (chains.unsort(part) for part in sums)
+    else:
+        edge_sum, first, last = sums[0], sums[1].sum(0), sums[2].sum(0)
+    return MarginalTangent(chains.unsort(node_tangent.transpose(0, 1)), edge_sum, first, last)
 
 
 def _forward(run: ScaledRun, moved: Tensor, transitions: Tensor, start: Tensor) -> Tensor:

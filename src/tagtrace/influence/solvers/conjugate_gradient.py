@@ -28,7 +28,7 @@ class ConjugateGradient(Solver):
     ) -> None:
         if not tolerance > 0 or max_steps < 1:
             raise OptionError("conjugate gradients: tolerance must be above 0 and max_steps at least 1")
-        self.operator = operator
+        self.operator = self.system = operator
         self.precondition = precondition or torch.Tensor.clone
         self.tolerance, self.max_steps = tolerance, max_steps
 
@@ -42,7 +42,7 @@ class ConjugateGradient(Solver):
         num_steps = 0
         live = (residual.norm(dim=1) > goal).nonzero().squeeze(1)
         while len(live) and num_steps < self.max_steps:
-            product = self.operator(direction[live])
+            product = self.system(direction[live])
             rate = (energy[live] / (direction[live] * product).sum(1)).unsqueeze(1)
             value[live] += rate * direction[live]
             residual[live] -= rate * product
@@ -52,6 +52,6 @@ class ConjugateGradient(Solver):
             energy[live] = renewed
             num_steps += 1
             live = live[residual[live].norm(dim=1) > goal[live]]
-        true_residual = relative_residual(self.operator, value, right)
+        true_residual = relative_residual(self.system, value, right)
         has_converged = bool((true_residual <= 2 * self.tolerance).all())
         return Solution(value, true_residual, num_steps, "converged" if has_converged else "not converged")

@@ -17,4 +17,4 @@ class Direct(Solver):
     def try_solve(self, right: Tensor) -> Solution:
         right = right.double()
         value = self.invertible.inverse(right)
-        return Solution(value, relative_residual(self.operator, value, right), 0, "exact")
+        return Solution(value, relative_residual(self.invertible, value, right), 0, "exact")

@@ -23,7 +23,7 @@ class Solution:
     value: Tensor
     """(Q, P)"""
     residual: Tensor
-    """|K x - b| / |b|, (Q,)"""
+    """|K x - b| / |b|, (Q,), computed or, by ``Cholesky``, estimated (``Probes``)."""
     num_steps: int
     status: Literal["exact", "converged", "not converged"]
 
@@ -31,7 +31,8 @@ class Solution:
 class Solver(ABC):
     """Solves (K + damping I) x = b for one operator, again and again."""
 
-    operator: Operator
+    operator: Operator | None
+    """K + damping I, where it is at hand."""
 
     @abstractmethod
     def try_solve(self, right: Tensor) -> Solution:
