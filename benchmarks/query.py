@@ -28,8 +28,10 @@ from torch import Tensor
 from tagtrace.data import LabelSet, Sentence, read_corpus
 from tagtrace.index import Index, IndexOptions, build_index, open_index
 from tagtrace.influence import Explainer, Query
+from tagtrace.influence.curvature import Curvature
 from tagtrace.influence.operators import Operator
 from tagtrace.influence.solvers import Cholesky
+from tagtrace.influence.stored import save_inverse
 from tagtrace.tagger import Encoder, new_tagger
 from tagtrace.tagger.tagger import Progress
 
@@ -91,7 +93,9 @@ def main() -> None:
     parser.add_argument("--fresh", nargs=2, metavar=("INDEX", "CURVATURE"), help="what the command calls itself with")
     arguments = parser.parse_args()
     if arguments.fresh:
-        print(json.dumps(fresh_query(Path(arguments.fresh[0]), arguments.fresh[1])))
+        print(
+            json.dumps(fresh_query(Path(arguments.fresh[0]), "dense" if arguments.fresh[1] == "dense" else "identity"))
+        )
         return
     if not arguments.data:
         parser.error("--data is needed")
@@ -108,14 +112,15 @@ def measure(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
     corpus = read_corpus(data)
     labels = LabelSet.from_sentences(corpus.sentences, corpus.normalised_scheme)
     build_index(new_tagger(Hashed(), labels), corpus, folder, IndexOptions(refit=False))
-    fresh = {name: in_fresh_process(folder, name) for name in ("identity", "dense")}
     index = open_index(folder)
+    save_inverse(index, 0.0, Cholesky(Stand(index.head.num_parameters)))
+    fresh = {name: in_fresh_process(folder, name) for name in ("identity", "dense")}
     return {
         "num_tokens": index.num_tokens,
         "num_parameters": index.head.num_parameters,
         "load_average": os.getloadavg()[0],
         "disk": disk(index),
-        "memory": {name: memory(found, index) for name, found in fresh.items()},
+        "memory": {name: memory(found, index, name) for name, found in fresh.items()},
         "cold": {name: found["seconds"] for name, found in fresh.items()},
         "time": {f"{count} threads": with_threads(index, repeats, count) for count in thread_counts()},
     }
@@ -124,7 +129,7 @@ def measure(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
 def disk(index: Index) -> dict[str, float]:
     """Bytes a token, by kind of file."""
     found: dict[str, float] = {}
-    for path in sorted(index.folder.iterdir()):
+    for path in sorted(path for path in index.folder.iterdir() if path.is_file()):
         kind = path.name.split("-")[0].removesuffix(".safetensors").removesuffix(".json")
         found[kind] = found.get(kind, 0.0) + path.stat().st_size / index.num_tokens
     return {**{k: round(v, 2) for k, v in found.items()}, "all_bytes_a_token": round(sum(found.values()), 1)}
@@ -135,7 +140,7 @@ def in_fresh_process(folder: Path, curvature: str) -> dict[str, Any]:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
-def fresh_query(folder: Path, curvature: str) -> dict[str, Any]:
+def fresh_query(folder: Path, curvature: Curvature) -> dict[str, Any]:
     """In a process of its own: what reading and one query take when nothing of the index is in memory."""
     seconds = {}
     forget(folder)
@@ -149,10 +154,11 @@ def fresh_query(folder: Path, curvature: str) -> dict[str, Any]:
     return {"seconds": {name: round(value, 3) for name, value in seconds.items()}, "memory": memory}
 
 
-def memory(fresh: dict[str, Any], index: Index) -> dict[str, float | bool]:
-    """MB beyond what the imports take, against index + 200 MB."""
+def memory(fresh: dict[str, Any], index: Index, curvature: str) -> dict[str, float | bool]:
+    """MB beyond what the imports take, against index + 200 MB; a dense query reads the inverse kept in the index."""
     imports, before, after = (fresh["memory"][name] for name in ("imports", "before", "after"))
-    allowed = index.num_bytes / 1e6 + 200
+    kept = sum(path.stat().st_size for path in (index.folder / "curvature").iterdir())
+    allowed = (index.num_bytes + (kept if curvature == "dense" else 0)) / 1e6 + 200
     found = {
         "imports": imports["held"],
         "prepared": before["held"] - imports["held"],
@@ -173,11 +179,10 @@ def resident() -> dict[str, float]:
     return {name: int(values[key]) * 1024 / 1e6 for name, key in names.items()}
 
 
-def prepare(index: Index, curvature: str) -> tuple[Explainer, Query]:
+def prepare(index: Index, curvature: Curvature) -> tuple[Explainer, Query]:
     """An explainer with its curvature factored, and the first token of a sentence to ask for."""
-    explainer = Explainer(index, "identity")
-    if curvature == "dense":
-        explainer.solver = Cholesky(Stand(index.head.num_parameters))
+    explainer = Explainer(index, curvature)
+    explainer.prepare()
     chain = next(chain for chain, length in enumerate(index.lengths.tolist()) if length >= 20)
     rows = index.chain(chain, torch.float32)
     return explainer, Query(rows.features, rows.labels, 0, 1)
@@ -247,7 +252,7 @@ def read_files(folder: Path) -> None:
 
 def forget(folder: Path) -> None:
     """Ask the system to drop the index from its page cache."""
-    for path in folder.iterdir():
+    for path in (path for path in folder.rglob("*") if path.is_file()):
         with path.open("rb") as stream:
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 

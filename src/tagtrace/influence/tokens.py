@@ -9,8 +9,10 @@ in W and y_{t-1} x e_t + e_t x y_{t+1} in A (start and end where there is no nei
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import torch
@@ -138,19 +140,21 @@ def _tile(K: int, D: int) -> int:
 
 
 def _share(work: Callable[[range], None], count: int) -> None:
-    """Call ``work`` on ranges that make up ``range(count)``, one for each of torch's threads.
-
-    Inside, torch computes with one thread: its own would compete with these.
-    """
+    """Call ``work`` on ranges that make up ``range(count)``, one for each of torch's threads."""
     num_threads = torch.get_num_threads()
     size = BLOCK * max(-(-count // (BLOCK * num_threads)), 1)
     ranges = [range(count)[start : start + size] for start in range(0, count, size)]
     if len(ranges) < 2:
         for some in ranges:
             work(some)
-        return
-    try:
-        with ThreadPoolExecutor(len(ranges), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            list(pool.map(work, ranges))
-    finally:
-        torch.set_num_threads(num_threads)
+    else:
+        list(_workers(num_threads).map(work, ranges))
+
+
+@cache
+def _workers(num_threads: int) -> ThreadPoolExecutor:
+    """Threads that compute by themselves: torch does not start more inside them."""
+    pool = ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,))
+    list(pool.map(lambda _: time.sleep(0.001), range(num_threads)))  # all of them start
+    torch.set_num_threads(num_threads)
+    return pool
