@@ -10,11 +10,13 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
+from tagtrace._checks import DataError
 from tagtrace.cli import main
-from tagtrace.cli.what_if import _labels, _place
+from tagtrace.cli.question import label_ids
+from tagtrace.cli.what_if import _chains, _place
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.data.invented import generate, write_invented
-from tagtrace.index import IndexOptions, build_index, open_index
+from tagtrace.index import Index, IndexOptions, build_index, open_index
 from tagtrace.tagger import Lexical, LexicalOptions, new_tagger, save_tagger
 
 
@@ -143,7 +145,20 @@ def test_bad_questions_get_one_line(made: Path, command: str, options: list[str]
     assert result.stderr.strip().splitlines()[-1].startswith("tagtrace: ")
 
 
-@pytest.mark.parametrize("line", ["[]", '{"id": "a"}', "nonsense", '{"id": "a", "start": "x", "stop": 2}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        '{"id": "a"}',
+        "nonsense",
+        '{"id": "a", "start": "x", "stop": 2}',
+        '{"id": "train-0:0", "start": 0.9, "stop": 2}',
+        '{"id": "train-0:0", "start": 0, "stop": true}',
+        '{"id": "train-0:0", "start": 0, "stop": 1, "labels": "O"}',
+        '{"id": "train-0:0", "start": 0, "stop": 1, "labels": [0]}',
+        '{"id": "train-0:0", "start": 0, "stop": 1, "labels": {"O": 1}}',
+    ],
+)
 def test_a_bad_line_is_named(made: Path, tmp_path: Path, line: str) -> None:
     (tmp_path / "edits.jsonl").write_text(f"\n{line}\n")
     result = ask(made, "what-if", "--from", tmp_path / "edits.jsonl")
@@ -154,8 +169,23 @@ def test_a_bad_line_is_named(made: Path, tmp_path: Path, line: str) -> None:
 def test_places_and_labels() -> None:
     assert _place("a:b:2:4", "--remove", "") == ("a:b", 2, 4)
     labels = LabelSet(("O", "B-a-b", "I-a-b", "B-c", "I-c"), "iob2")
-    assert _labels("a-b", 3, labels) == [1, 2, 2]
-    assert _labels("O", 2, labels) == [0, 0]
-    assert _labels("B-c,B-c", 2, labels) == [3, 3]
-    assert _labels(["B-c", "I-c"], 2, labels) == [3, 4]
-    assert _labels("x", 2, LabelSet(("x", "y"), "plain")) == [0, 0]
+    assert label_ids("a-b", 3, labels, "--to") == [1, 2, 2]
+    assert label_ids("O", 2, labels, "--to") == [0, 0]
+    assert label_ids("B-c,B-c", 2, labels, "--to") == [3, 3]
+    assert label_ids(["B-c", "I-c"], 2, labels, "--to") == [3, 4]
+    assert label_ids("x", 2, LabelSet(("x", "y"), "plain"), "--to") == [0, 0]
+
+
+def test_training_sentences_are_found_by_their_ids_alone(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = open_index(made / "index")
+    ids = [index.sentence(chain).id for chain in range(index.num_chains)]
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("no sentence need be decoded")
+
+    monkeypatch.setattr(Index, "sentence", refuse)
+    assert _chains(index, {ids[3], ids[-1], "nowhere"}) == {ids[3]: 3, ids[-1]: len(ids) - 1}
+    monkeypatch.setattr(Index, "ids", lambda _: ["a", "b", "a"])
+    assert _chains(index, {"b"}) == {"b": 1}
+    with pytest.raises(DataError, match="several training sentences have the id 'a'"):
+        _chains(index, {"a"})

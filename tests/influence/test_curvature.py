@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -156,8 +157,34 @@ def test_a_damaged_or_foreign_inverse_is_not_used(
     solver = exact_solver(index)
     scale = float(expected(index).abs().max())
     torch.testing.assert_close(solver.solve(right_of(index)).value, expected(index), rtol=0, atol=1e-8 * scale)
-    if harm is not without_record:  # a folder without its record may be someone else's: it stays
-        assert stored.load_inverse(index, 0.0) is not None
+    assert stored.load_inverse(index, 0.0) is not None
+
+
+def test_a_folder_with_something_else_in_it_stays(index: Index, caplog: pytest.LogCaptureFixture) -> None:
+    exact_solver(index)
+    without_record(index.folder / "curvature")
+    (index.folder / "curvature" / "notes.txt").write_text("mine")
+    assert isinstance(exact_solver(index), Cholesky)
+    assert "not kept" in caplog.text
+    assert (index.folder / "curvature" / "notes.txt").read_text() == "mine"
+
+
+def test_what_killed_runs_left_is_deleted_once_it_is_old(index: Index) -> None:
+    for name in (".curvature.old1", ".curvature.old.2", ".curvature.new", ".curvature-damped.old", ".other.old"):
+        (index.folder / name).mkdir()
+        (index.folder / name / stored.INVERSE).write_bytes(b"half")
+        if "old" in name:
+            os.utime(index.folder / name, (0, 0))
+    exact_solver(index)
+    left = sorted(path.name for path in index.folder.glob(".*"))
+    assert left == [".curvature-damped.old", ".curvature.new", ".other.old"]
+
+
+@pytest.mark.parametrize("damping", [math.nan, math.inf, -1.0])
+def test_a_damping_that_is_no_number_leaves_no_folder(index: Index, damping: float) -> None:
+    with pytest.raises(OptionError, match="must be a number"):
+        exact_solver(index, damping)
+    assert not list(index.folder.glob("*curvature*"))
 
 
 def test_a_new_index_does_not_inherit_the_old_ones_curvature(made: Path, index: Index) -> None:
@@ -187,6 +214,21 @@ def test_another_l2_on_the_same_head_is_another_curvature(index: Index) -> None:
     fit = replace(index.manifest.fit, l2=3.0)  # as an index that was not refitted may have
     other = Index(index.folder, replace(index.manifest, fit=fit), index.head)
     assert stored.load_inverse(other, 0.0) is None
+
+
+@pytest.mark.parametrize("change", ["constraints", "label order", "scheme"])
+def test_other_constraints_or_labels_on_the_same_head_are_another_curvature(index: Index, change: str) -> None:
+    """The head file holds numbers alone; what is forbidden follows from the options and the labels."""
+    exact_solver(index)
+    manifest = index.manifest
+    if change == "constraints":
+        manifest = replace(manifest, head=replace(manifest.head, constrained=True))
+    elif change == "label order":
+        manifest = replace(manifest, labels=LabelSet(manifest.labels.labels[::-1], "iob2"))
+    else:
+        manifest = replace(manifest, labels=LabelSet(manifest.labels.labels, "plain"))
+    assert stored.load_inverse(index, 0.0) is not None
+    assert stored.load_inverse(Index(index.folder, manifest, index.head), 0.0) is None
 
 
 def test_a_kill_while_writing_leaves_nothing_that_is_read(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from tagtrace.influence import Edit, Query, Refiner, Retrainer, Screen
 from tagtrace.influence.logits import LogitSpace
 from tagtrace.influence.operators import Hessian
 from tagtrace.influence.query import chain_rows
+from tagtrace.influence.retrain import settled
 from tagtrace.influence.solvers import Cholesky
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, crf, refit_head
 from tagtrace.tagger.objective import Objective
@@ -230,3 +231,57 @@ def test_bad_edits_and_unreachable_optima_are_refused() -> None:
         fitted.retrainer().retrain([Edit(0, 0, 3)], max_evaluations=2)
     with pytest.raises(OptionError, match="does not lie"):
         fitted.query(start=3, stop=7)
+
+
+def memorised(l2: float, scale: float) -> tuple[Head, Rows, Objective, Cholesky]:
+    """A head that is sure of its training data: elsewhere it is bent far more than where it stands."""
+    generator = torch.Generator().manual_seed(3)
+    lengths = torch.tensor([7, 5, 9, 3, 6, 8, 4, 5, 7, 6])
+    labels = torch.randint(3, (int(lengths.sum()),), generator=generator)
+    means = torch.randn(3, 6, generator=generator)
+    features = scale * (means[labels] + 0.7 * torch.randn(len(labels), 6, generator=generator))
+    rows = Rows(features, labels, lengths)
+    torch.manual_seed(0)
+    head = refit_head(Head(6, LABELS), rows, RefitOptions(l2, tolerance=1e-10)).head
+    objective = Objective(head, rows, l2)
+    return head, rows, objective, Cholesky(Hessian(objective.hessian(head.flat())))
+
+
+@pytest.mark.parametrize(("l2", "scale"), [(1.0, 5.0), (0.1, 2.0)])
+def test_refine_does_not_diverge_on_memorised_data(l2: float, scale: float) -> None:
+    head, rows, objective, solver = memorised(l2, scale)
+    retrainer = Retrainer(objective, rows, head.flat(), solver)
+    groups = [[Edit(2, t, t + 1, labels)] for t in range(9) for labels in (None, (0,), (1,), (2,))]
+    exact = torch.stack([retrainer.retrain(group).theta for group in groups]) - head.flat()
+    changed = exact.norm(dim=1) > 1e-6
+    errors = {}
+    for num_passes in (0, 2, 8):
+        found = Refiner(head, rows, solver.inverse, objective, num_passes).changes(groups)
+        errors[num_passes] = ((found - exact).norm(dim=1) / exact.norm(dim=1))[changed]
+        assert float(errors[num_passes].max()) < 1.0
+    assert errors[8].median() < 0.5 * errors[2].median() < 0.5 * errors[0].median()
+
+
+def test_a_gradient_left_by_the_refit_is_not_put_down_to_an_edit() -> None:
+    rows = random_rows(4, (7, 5, 9, 3, 6, 8, 4, 5))
+    torch.manual_seed(0)
+    rough = refit_head(Head(4, LABELS), rows, RefitOptions(L2, tolerance=1e-2)).head
+    objective = Objective(rough, rows, L2)
+    solver = Cholesky(Hessian(objective.hessian(rough.flat())))
+    assert objective.evaluate(rough.flat()).max_gradient > 1e-6
+    theta = settled(objective, rough.flat(), solver)
+    assert objective.evaluate(theta).max_gradient < 1e-12
+    same = Edit(2, 3, 6, tuple(chain_rows(rows, 2).labels[3:6].tolist()))  # the labels it has
+    assert (Retrainer(objective, rows, theta, solver).retrain([same]).theta - theta).abs().max() < 1e-11
+
+
+def test_a_weak_label_is_retrained_as_carefully_as_a_strong_one() -> None:
+    """The gradient of one of very many sentences is below any fixed tolerance."""
+    rows = random_rows()
+    copies = 2000
+    many = Rows(rows.features.repeat(copies, 1), rows.labels.repeat(copies), rows.lengths.repeat(copies))
+    fitted = Fitted(HeadOptions(), many)
+    theta = settled(fitted.objective, fitted.theta, fitted.solver)
+    moved = Retrainer(fitted.objective, many, theta, fitted.solver).retrain([Edit(0, 1, 2)], tolerance=1e-3).theta
+    exact = Retrainer(fitted.objective, many, theta, fitted.solver).retrain([Edit(0, 1, 2)], tolerance=1e-12).theta
+    assert (moved - exact).norm() < 0.01 * (exact - theta).norm()

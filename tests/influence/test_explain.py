@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tagtrace._checks import OptionError
 from tagtrace.cli import main
-from tagtrace.cli.explain import mispredicted_segments
+from tagtrace.cli.question import mispredicted_segments
 from tagtrace.cli.show import out
 from tagtrace.data import LabelSet, Sentence, read_corpus
 from tagtrace.data.invented import generate, write_invented
@@ -74,10 +74,10 @@ def test_every_kind_can_be_refined_and_verified(explainer: Explainer, kind: str)
     assert refined.effect is not None
     assert verified.effect is not None
     assert (refined.edits(), refined.document, refined.score) == (best.edits(), best.document, best.score)
-    moved = explainer.head.at(explainer.retrainer.retrain(best.edits(), tolerance=1e-7).theta)
-    assert verified.change == pytest.approx(float((query.loss(moved) - query.loss(explainer.head)).detach()))
+    moved = explainer.optimum.at(explainer.retrainer.retrain(best.edits()).theta)
+    assert verified.change == pytest.approx(float((query.loss(moved) - query.loss(explainer.optimum)).detach()))
     torch.testing.assert_close(verified.effect.probabilities_after, query.probabilities(moved))
-    torch.testing.assert_close(verified.effect.probabilities_before, query.probabilities(explainer.head))
+    torch.testing.assert_close(verified.effect.probabilities_before, query.probabilities(explainer.optimum))
     assert refined.change == pytest.approx(verified.change, rel=0.5)
     assert explainer.refine_all(query, []) == []
 
@@ -184,8 +184,8 @@ def test_filters_from_the_command_line(made: Path, tmp_path: Path) -> None:
         (["--sentence", "nowhere"], "no sentence has the id 'nowhere'"),
         (["--segment", "0:1"], "--segment needs --sentence"),
         (["--sentence", "dev-0:1", "--segment", "3"], "expected START:STOP"),
-        (["--sentence", "dev-0:1", "--segment", "0:99"], "the sentence has tokens 0 to"),
-        (["--sentence", "dev-0:1", "--segment", "0:1", "--target", "WINE"], "B-WINE"),
+        (["--sentence", "dev-0:1", "--segment", "0:99"], "no segment of tokens 0 to"),
+        (["--sentence", "dev-0:1", "--segment", "0:1", "--target", "WINE"], "--target: unknown label 'WINE'"),
         (["--label", "WINE"], "unknown label 'WINE'; the index knows LOC, MISC, O, ORG, PER"),
         (["--pair", "LOC"], "expected GIVEN:LIKELY"),
         (["--document", "train-99"], "no document 'train-99'; it has train-0"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 
 from tagtrace.influence import hessian as hessian_module
 from tagtrace.influence.covariance import label_covariances
@@ -20,8 +20,8 @@ from tests.strategies import HEADS, LABELS, Case, random_rows, random_theta, sma
 def test_label_covariances_are_sums_over_sequences(case: Case) -> None:
     scores, _ = case
     chains = run(scores)
-    if not isinstance(chains, ScaledRun):
-        return
+    assume(isinstance(chains, ScaledRun))
+    assert isinstance(chains, ScaledRun)
     covariances = label_covariances(chains)
     _, T, C = scores.emissions.shape
     for row in range(len(scores.lengths)):
@@ -46,6 +46,32 @@ def test_dense_hessian_equals_hessian_products(
     product = Objective(head, random_rows(), l2=0.7).hessian(random_theta(head))
     eye = torch.eye(head.num_parameters, dtype=torch.float64)
     torch.testing.assert_close(dense_hessian(product), product(eye), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", HEADS)
+@pytest.mark.parametrize("scale", [0.5, 12.0])
+def test_long_chains_are_exact_in_bounded_memory(
+    options: HeadOptions, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chains above the limit take the recursion over tokens; the pairs of the others are all that is held."""
+    head = Head(4, LABELS, options)
+    product = Objective(head, random_rows(3, (70, 2, 41, 9, 10, 1)), l2=0.01).hessian(scale * random_theta(head))
+    whole = dense_hessian(product)
+    monkeypatch.setattr(hessian_module, "CELLS", 30**2)  # up to 10 tokens of 3 labels
+    held: list[torch.Size] = []
+
+    def recording(chains: ScaledRun) -> torch.Tensor:
+        covariances = label_covariances(chains)
+        held.append(covariances.shape)
+        return covariances
+
+    monkeypatch.setattr(hessian_module, "label_covariances", recording)
+    found = dense_hessian(product)
+    assert max(shape.numel() for shape in held) <= 30**2
+    assert sum(shape[0] for shape in held) == 4
+    eye = torch.eye(head.num_parameters, dtype=torch.float64)
+    torch.testing.assert_close(found, whole, rtol=0, atol=1e-11)
+    torch.testing.assert_close(found, product(eye), rtol=0, atol=1e-11)
 
 
 def test_sure_tokens_are_left_out_and_nothing_is_lost() -> None:

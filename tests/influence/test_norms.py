@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tagtrace.influence import Candidates, factors, gradient_norms, self_influence
-from tagtrace.influence.factors import factor_parts
+from tagtrace.influence.factors import chain_parts, factor_parts
 from tagtrace.influence.norms import feature_norms
 from tagtrace.influence.operators import Hessian, Identity, Kronecker, Operator
 from tagtrace.influence.solvers import Cholesky, ConjugateGradient, Direct, Solver
@@ -106,6 +106,41 @@ def test_the_parts_change_nothing(candidates: Candidates, monkeypatch: pytest.Mo
     torch.testing.assert_close(gradient_norms(head, rows, parts), whole[0][shuffled])
     torch.testing.assert_close(self_influence(head, rows, parts, solver), whole[1][shuffled])
     torch.testing.assert_close(feature_norms(rows, parts, 4), means[shuffled])
+
+
+def test_one_long_chain_leaves_the_other_parts_large() -> None:
+    lengths = torch.tensor([12] * 100 + [900] + [12] * 100)
+    rows = Rows(torch.zeros(int(lengths.sum()), 255), torch.zeros(int(lengths.sum()), dtype=torch.long), lengths)
+    whole = torch.stack([torch.arange(201), torch.zeros_like(lengths), lengths], 1)
+    parts = [(places, chains) for places, chains, _ in chain_parts(rows, whole, 256)]
+    assert sorted(torch.cat([places for places, _ in parts]).tolist()) == list(range(201))
+    assert len(parts) <= 4
+    for places, chains in parts:
+        assert len(places) * int(chains.lengths.max()) * 256 <= factors.CELLS
+        assert len(chains.lengths) * int(chains.lengths.max()) <= factors.MAX_PADDED
+
+
+@pytest.mark.parametrize(("cells", "most"), [(60, 4), (10**6, 1000)])
+def test_parts_hold_no_more_than_they_may(cells: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("CELLS", cells), ("MAX_TOKENS", 9), ("MAX_PADDED", 12)):
+        monkeypatch.setattr(factors, name, value)
+    rows = random_rows()
+    segments = every_segment(rows).flip(0)
+    seen = []
+    for places, chains, local in chain_parts(rows, segments, 3, most):
+        longest = int((local[:, 2] - local[:, 1]).max())
+        assert len(places) == 1 or len(places) * longest * 3 <= cells
+        assert len(places) <= most
+        assert len(chains.lengths) == 1 or int(chains.lengths.sum()) <= 9
+        assert len(chains.lengths) == 1 or len(chains.lengths) * int(chains.lengths.max()) <= 12
+        starts = rows.lengths.cumsum(0) - rows.lengths
+        for place, (chain, start, stop) in zip(places.tolist(), local.tolist(), strict=True):
+            first = int(chains.lengths[:chain].sum())
+            row = int(starts[segments[place, 0]])
+            assert segments[place, 1:].tolist() == [start, stop]
+            assert torch.equal(chains.features[first].float(), rows.features[row])
+        seen += places.tolist()
+    assert sorted(seen) == list(range(len(segments)))
 
 
 def test_feature_norms_are_those_of_the_means(candidates: Candidates) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError
-from tagtrace.data import LabelSet, read_corpus
+from tagtrace.data import LabelSet, ReadOptions, read_corpus
 from tagtrace.index import Index, IndexOptions, build_index
 from tagtrace.influence import Candidates, Explainer, Query, find_candidates, scores
 from tagtrace.influence.filters import label_types
@@ -206,6 +206,28 @@ def test_no_score_copies_all_features(explainer: Explainer, kind: str, monkeypat
     monkeypatch.setattr(Index, "rows", refuse)
     for score in ("influence", "cosine", "relative", "neighbour", "neighbour-dot", "neighbour-label"):
         assert other.explain(query_of(other.index), score, kind).supporters  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("curvature", ["dense", "cg", "kronecker", "identity"])
+def test_one_label_teaches_nothing(tmp_path: Path, curvature: str) -> None:
+    (tmp_path / "one.conll").write_text("blar N\nFomb N\nvup N\n\nZilk N\nTREN N\n")
+    corpus = read_corpus(tmp_path / "one.conll", ReadOptions(scheme="plain"))
+    encoder = Lexical(LexicalOptions(buckets=64, width=2, hidden=2))
+    tagger = new_tagger(encoder, LabelSet.from_sentences(corpus.sentences, "plain"))
+    index = build_index(tagger, corpus, tmp_path / "index")
+    query = query_of_chain(index, 0)
+    explainer = Explainer(index, curvature)  # type: ignore[arg-type]
+    for kind in ("token", "segment", "sentence"):
+        for score in ("influence", "cosine", "relative"):
+            found = explainer.explain(query, score, kind)  # type: ignore[arg-type]
+            assert not found.supporters, (kind, score)
+            assert not found.opposers, (kind, score)
+        assert explainer.explain(query, "neighbour", kind).supporters  # type: ignore[arg-type]
+
+
+def query_of_chain(index: Index, chain: int) -> Query:
+    rows = index.chain(chain, torch.float64)
+    return Query(rows.features, rows.labels, 0, 1)
 
 
 def test_a_corpus_without_documents_is_refused(tmp_path: Path) -> None:

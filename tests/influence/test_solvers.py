@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import math
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -36,6 +39,10 @@ SOLVERS: dict[str, Callable[..., Solver]] = {
 }
 
 
+PAIRS = [(solver, kind) for solver in SOLVERS for kind in OPERATORS if (solver, kind) != ("direct", "hessian")]
+"""No formula inverts the Hessian."""
+
+
 def product_of(options: HeadOptions) -> HessianProduct:
     head = Head(4, LABELS, options)
     return Objective(head, random_rows(), l2=0.7).hessian(random_theta(head))
@@ -52,11 +59,8 @@ def token_preconditioner(product: HessianProduct, damping: float) -> TokenPrecon
 
 @pytest.mark.parametrize("options", HEADS)
 @pytest.mark.parametrize("damping", [0.0, 0.3])
-@pytest.mark.parametrize("kind", OPERATORS)
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("solver", "kind"), PAIRS)
 def test_solvers_agree_with_a_dense_solve(solver: str, kind: str, damping: float, options: HeadOptions) -> None:
-    if solver == "direct" and kind == "hessian":
-        return
     system = operator(kind, options, damping)
     right = torch.randn(3, system.size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     solution = SOLVERS[solver](system).solve(right)
@@ -108,8 +112,62 @@ def test_a_failed_solve_is_an_error() -> None:
     right = torch.randn(1, system.size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     solver = ConjugateGradient(system, tolerance=1e-12, max_steps=2)
     assert solver.try_solve(right).status == "not converged"
-    with pytest.raises(SolveError, match="add damping"):
+    with pytest.raises(SolveError, match=r"after 2 steps; allow more steps, add damping, or use the dense solver$"):
         solver.solve(right)
+
+
+def test_a_failed_formula_is_an_error_too() -> None:
+    class Wrong(Identity):
+        def inverse(self, vectors: torch.Tensor) -> torch.Tensor:
+            return 1.001 * vectors
+
+    solver = Direct(Wrong(3))
+    assert solver.try_solve(torch.ones(1, 3)).status == "not converged"
+    assert solver.try_solve(torch.full((1, 3), math.nan)).status == "not converged"
+    with pytest.raises(SolveError, match=r"residual of 1.0e-03; add damping or refit with a larger l2$"):
+        solver.solve(torch.ones(1, 3))
+
+
+@pytest.mark.parametrize("l2", [1e-3, 1e-4])
+def test_an_ill_conditioned_system_is_solved_as_well_as_rounding_allows(l2: float) -> None:
+    rows = random_rows(1, (30, 20, 40, 10) * 10, 6)
+    rows.features[:] *= 100.0
+    rows.features[:, 0] = rows.features[:, 1]
+    head = Head(6, LABELS)
+    system = Hessian(Objective(head, rows, l2).hessian(1e-4 * random_theta(head)))
+    matrix = system.dense()
+    right = torch.randn(3, system.size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    solver = Cholesky(system)
+    found = solver.solve(right)
+    expected = torch.linalg.solve(matrix, right.T).T
+    assert float(torch.linalg.cond(matrix)) > 1e9
+    assert found.status == "exact"
+    assert float((found.value - expected).norm() / expected.norm()) < 1e-3
+    solver.inverse.mul_(1.001)  # more than rounding does
+    with pytest.raises(SolveError, match="add damping or refit with a larger l2"):
+        solver.solve(right)
+
+
+def test_a_hopeless_system_is_refused_with_advice_that_fits() -> None:
+    class Stretched(Identity):
+        scales = torch.logspace(0, -14, 40, dtype=torch.float64)
+        turn = torch.linalg.qr(torch.randn(40, 40, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
+
+        def __call__(self, vectors: torch.Tensor) -> torch.Tensor:
+            return (vectors @ self.turn * self.scales) @ self.turn.T
+
+    with pytest.raises(SolveError, match="add damping or refit with a larger l2"):
+        Cholesky(Stretched(40)).solve(torch.ones(1, 40))
+
+
+def test_an_inverse_does_not_keep_the_training_data() -> None:
+    product = product_of(HeadOptions())
+    objective = weakref.ref(product.objective)
+    solver = Cholesky(Hessian(product))
+    del product
+    gc.collect()
+    assert objective() is None
+    assert solver.operator is None
 
 
 def test_an_indefinite_operator_is_refused() -> None:
@@ -119,8 +177,25 @@ def test_an_indefinite_operator_is_refused() -> None:
 
     with pytest.raises(SolveError, match="positive definite"):
         Cholesky(Indefinite(2))
-    with pytest.raises(OptionError, match="damping"):
-        Identity(2, damping=-1.0)
+
+
+@pytest.mark.parametrize("damping", [-1.0, math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_a_damping_that_is_no_number_is_refused(kind: str, damping: float) -> None:
+    with pytest.raises(OptionError, match=rf"^damping {damping}: must be a number, at least 0$"):
+        operator(kind, HeadOptions(), damping)
+
+
+@pytest.mark.parametrize("options", [options for options in HEADS if options.start_end])
+def test_start_and_end_scores_have_the_hessians_diagonal(options: HeadOptions) -> None:
+    head = Head(4, LABELS, options)
+    product = Objective(head, random_rows(5, (25, 3, 1, 40) * 3), l2=0.7).hessian(random_theta(head))
+    expected = Hessian(product, 0.1).dense().diagonal()[-6:]  # start and end
+    eye = torch.eye(head.num_parameters, dtype=torch.float64)
+    torch.testing.assert_close(Kronecker(product, 0.1).dense().diagonal()[-6:], expected, rtol=1e-10, atol=0)
+    inverse = token_preconditioner(product, 0.1)(eye).diagonal()[-6:]
+    torch.testing.assert_close(1.0 / inverse, expected, rtol=1e-10, atol=0)
+    assert len(set(expected.tolist())) > 2
 
 
 @pytest.mark.parametrize("options", HEADS)

@@ -10,7 +10,7 @@ from tagtrace.data import LabelSet, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.index import IndexOptions, build_index
 from tagtrace.influence import Edit, Explainer, Query
-from tagtrace.influence import supposing as module
+from tagtrace.influence import refine as module
 from tagtrace.influence.supposing import check_edits, what_if
 from tagtrace.tagger import Head, HeadOptions, Lexical, LexicalOptions, RefitOptions, Rows, new_tagger, refit_head
 from tests.strategies import LABELS, random_rows
@@ -49,7 +49,7 @@ def test_relabelling_is_training_on_other_labels(explainer: Explainer) -> None:
     assert found.best is verified
     assert found.edits == tuple(edits)
     torch.testing.assert_close(verified.probabilities_after, query.probabilities(expected), rtol=0, atol=1e-4)
-    torch.testing.assert_close(verified.probabilities_before, query.probabilities(explainer.head))
+    torch.testing.assert_close(verified.probabilities_before, query.probabilities(explainer.optimum))
     assert verified.after == pytest.approx(float(query.loss(expected).detach()), abs=1e-4)
     assert refined.change == pytest.approx(verified.change, rel=0.2)
     assert abs(verified.change) > 0.01

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from tagtrace._files import folder_moved_when_whole
-from tagtrace.cli.explain import Case, make_query, show_case
+from tagtrace.cli.explanation import Case, show_case
+from tagtrace.cli.question import make_query
 from tagtrace.cli.show import TrainingDisplay, err, out, refit_line, scorecard_table, summary_table
 from tagtrace.data import LabelSet, Sentence, read_corpus, summarise
 from tagtrace.data.invented import InventedCorpus, generate, write_invented

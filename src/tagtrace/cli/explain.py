@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any, get_args
 
 import click
-import torch
 
-from tagtrace._checks import DataError, OptionError
+from tagtrace._checks import OptionError, TrainingError
 from tagtrace._files import file_moved_when_whole
-from tagtrace.cli.explanation import Case, case_json, show_case
-from tagtrace.cli.options import read_options, reading_options
+from tagtrace.cli.explanation import Retrained, Sides, case_json, place, show_case
+from tagtrace.cli.options import reading_options
+from tagtrace.cli.question import find_cases, make_query, open_question, unlabelled_option
 from tagtrace.cli.show import counting, err
-from tagtrace.data import Sentence, read_corpus, segments
-from tagtrace.index import Index, open_index
-from tagtrace.influence import Explainer, Filter, Kind, Query, Score
+from tagtrace.index import Index
+from tagtrace.influence import Explainer, Explanation, Filter, Kind, Query, Ranked, Score
 from tagtrace.influence.explain import Rung
-from tagtrace.tagger import Tagger, load_tagger
 
 
 def _explain_options(command: Any) -> Any:
@@ -54,6 +52,7 @@ def _explain_options(command: Any) -> Any:
         click.option("--top", type=int, default=5, show_default=True, help="Supporters and opposers to show."),
         click.option("--most", type=int, default=5, show_default=True, help="Mispredictions to explain at most."),
         click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the answer here."),
+        unlabelled_option,
         reading_options,
     ]  # fmt: skip
     for option in reversed(options):
@@ -77,37 +76,69 @@ def explain(folder: Path, refine: bool, **values: Any) -> None:
 @click.command()
 @_explain_options
 def verify(folder: Path, **values: Any) -> None:
-    """As explain, and retrain the head without each segment: predicted against actual."""
+    """As explain, and retrain the head without each segment: predicted against actual change."""
     _answer(folder, "verify", values)
 
 
 def _answer(folder: Path, rung: Rung, values: dict[str, Any]) -> None:
-    options = read_options(values)
-    index = open_index(folder)
-    tagger = tagger_of(index, values["tagger_folder"])
-    corpus = read_corpus(values["data_file"], options)
-    cases = list(find_cases(tagger, corpus.sentences, values))
+    _check_numbers(values)
+    index, tagger, corpus = open_question(folder, values)
+    cases = find_cases(tagger, corpus.sentences, values)
+    questions = [(case, make_query(tagger, case, values["target"])) for case in cases]
     keep = Filter(*(values[name] for name in ("only", "label", "pair", "document")))
     explainer = prepared(index, rung, values)
-    answers = []
-    for case in cases:
-        query = make_query(tagger, case, values["target"])
-        found = explainer.explain(
-            query, values["score"], values["kind"], values["top"], max_length=values["max_length"], keep=keep
-        )
-        sides = {"supporters": found.supporters, "opposers": found.opposers}
-        if rung == "refine":
-            sides = {name: explainer.refine_all(query, side) for name, side in sides.items()}
-        elif rung == "verify":
-            sides = {name: [explainer.verify(query, one) for one in side] for name, side in sides.items()}
-        explained = index.labels.decode(query.labels[query.start : query.stop].tolist())
-        show_case(index, case, sides, explained)
-        if found.num_candidates == 0:
-            err.print("no training segment is left: ask for another --kind or filter less", highlight=False)
-        answers.append(case_json(index, case, sides, explained))
-    if values["json_file"]:
-        with file_moved_when_whole(values["json_file"]) as stream:
-            stream.write(json.dumps(answers, ensure_ascii=False, indent=1).encode())
+    answers: list[dict[str, Any]] = []
+    try:
+        for case, query in questions:
+            found = explainer.explain(
+                query, values["score"], values["kind"], values["top"], max_length=values["max_length"], keep=keep
+            )
+            if found.num_candidates == 0:
+                err.print("no training segment is left: ask for another --kind or filter less", highlight=False)
+            sides, retrained = _climb(explainer, query, found, rung)
+            explained = index.labels.decode(query.labels[query.start : query.stop].tolist())
+            show_case(index, case, sides, explained, values["score"], retrained)
+            answers.append(case_json(index, case, sides, explained, retrained))
+    finally:  # after an error, what was finished
+        if values["json_file"] and (answers or not questions):
+            with file_moved_when_whole(values["json_file"]) as stream:
+                stream.write(json.dumps(answers, ensure_ascii=False, indent=1).encode())
+
+
+def _check_numbers(values: dict[str, Any]) -> None:
+    if values["most"] < 1:
+        raise OptionError(f"--most {values['most']}: must be at least 1")
+    if not 0.0 <= values["damping"] < inf:
+        raise OptionError(f"--damping {values['damping']}: must be a number that is at least 0")
+
+
+def _climb(explainer: Explainer, query: Query, found: Explanation, rung: Rung) -> tuple[Sides, Retrained]:
+    """Both sides as predicted and, for ``verify``, as retrained too."""
+    sides = {"supporters": found.supporters, "opposers": found.opposers}
+    if rung == "screen":
+        return sides, {}
+    sides = {name: _refined(explainer, query, side) for name, side in sides.items()}
+    if rung == "verify":
+        return sides, {name: [_verified(explainer, query, one) for one in side] for name, side in sides.items()}
+    for side in sides.values():
+        side[:] = [one if one.effect else _verified(explainer, query, one) or one for one in side]
+    return sides, {}
+
+
+def _refined(explainer: Explainer, query: Query, side: list[Ranked]) -> list[Ranked]:
+    """The segments with their predicted effects; those with too many tokens to refine as they are."""
+    fits = [explainer.refiner.can_refine(one.edits()) for one in side]
+    refined = iter(explainer.refine_all(query, [one for one, is_fit in zip(side, fits, strict=True) if is_fit]))
+    return [next(refined) if is_fit else one for one, is_fit in zip(side, fits, strict=True)]
+
+
+def _verified(explainer: Explainer, query: Query, one: Ranked) -> Ranked | None:
+    """The segment with its effect after retraining; None where the optimum was not reached."""
+    try:
+        return explainer.verify(query, one)
+    except TrainingError as error:
+        err.print(f"{place(explainer.index, one)}: not reached: {error}", soft_wrap=True)
+        return None
 
 
 def prepared(index: Index, rung: Rung, values: dict[str, Any]) -> Explainer:
@@ -117,82 +148,3 @@ def prepared(index: Index, rung: Rung, values: dict[str, Any]) -> Explainer:
         explainer = Explainer(index, **options, num_passes=values.get("passes", 2), progress=progress)
         explainer.prepare(values.get("score", "influence"), rung)
     return explainer
-
-
-def tagger_of(index: Index, folder: Path | None) -> Tagger:
-    """The tagger the index was built with, with the index's head."""
-    path = folder or index.manifest.tagger["path"]
-    if not path:
-        raise OptionError(f"{index.folder}: does not say where its tagger is; give it with --tagger")
-    tagger = load_tagger(path)
-    index.check_tagger(tagger)
-    tagger.head = index.head
-    return tagger
-
-
-def find_cases(tagger: Tagger, sentences: tuple[Sentence, ...], values: dict[str, Any]) -> Iterator[Case]:
-    """The segment asked for, or mispredicted segments, the first ``most`` of them."""
-    chains = tagger.chains(sentences)
-    if values["sentence"] is not None:
-        chains = [chain for chain in chains if chain.id == values["sentence"]]
-        if not chains:
-            raise DataError(f"{values['data_file']}: no sentence has the id {values['sentence']!r}; see `data check`")
-    elif values["segment"] is not None:
-        raise OptionError("--segment needs --sentence")
-    found = 0
-    for chain, predicted in zip(chains, tagger.predict(chains), strict=True):
-        if values["segment"] is not None:
-            yield Case(chain, predicted, *_slice(values["segment"], len(chain)))
-            return
-        for start, stop in mispredicted_segments(chain, predicted, tagger.labels.scheme):
-            if found == values["most"]:
-                err.print(f"the first {found} mispredictions; more with --most", highlight=False)
-                return
-            found += 1
-            yield Case(chain, predicted, start, stop)
-    if found == 0:
-        err.print("no misprediction there: name a --segment to explain a right prediction", highlight=False)
-
-
-def mispredicted_segments(sentence: Sentence, predicted: tuple[str, ...], scheme: str) -> list[tuple[int, int]]:
-    """Predicted or gold segments that are not both, overlapping ones joined: (start, stop)."""
-    if not sentence.is_labelled:
-        return []
-    wrong = set(segments(sentence.labels, scheme)) ^ set(segments(predicted, scheme))
-    joined: list[tuple[int, int]] = []
-    for segment in sorted(wrong, key=lambda s: (s.start, s.stop)):
-        if joined and segment.start < joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], segment.stop))
-        else:
-            joined.append((segment.start, segment.stop))
-    return joined
-
-
-def _slice(text: str, length: int) -> tuple[int, int]:
-    try:
-        start, stop = (int(part) for part in text.split(":"))
-    except ValueError:
-        raise OptionError(f"--segment {text!r}: expected START:STOP, for example 3:5") from None
-    if not 0 <= start < stop <= length:
-        raise OptionError(f"--segment {text}: the sentence has tokens 0 to {length - 1}")
-    return start, stop
-
-
-def make_query(tagger: Tagger, case: Case, target: str) -> Query:
-    """The query for one case: its features, and the labels to explain."""
-    features = tagger.encode([tagger.prepare(case.sentence)]).double().cpu()
-    labels = list(case.sentence.labels if target == "gold" else case.predicted)
-    if target == "gold" and not case.sentence.is_labelled:
-        raise DataError(f"{case.sentence.path}: --target gold needs labelled data")
-    if target not in ("gold", "predicted"):
-        labels[case.start : case.stop] = _named(target, case.stop - case.start)
-    tagger.labels.check([case.sentence.with_labels(labels)])
-    ids = tagger.labels.encode(labels)
-    return Query(features.detach(), torch.tensor(ids), case.start, case.stop)
-
-
-def _named(label: str, length: int) -> list[str]:
-    """A type (``ORG``) as B-ORG I-ORG ..., a whole label as it is."""
-    if "-" in label or label == "O":
-        return [label] * length
-    return [f"B-{label}", *[f"I-{label}"] * (length - 1)]

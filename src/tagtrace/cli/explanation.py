@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 from typing import Any
@@ -14,12 +14,28 @@ from torch import Tensor
 from tagtrace.cli.show import out
 from tagtrace.data import LabelSet, Sentence, segments
 from tagtrace.index import Index
-from tagtrace.influence import Effect, Ranked
+from tagtrace.influence import Effect, Ranked, Score
 
-MEANING = {
+_REMOVAL = {
     "supporters": "supporters: without these labels the explained labels would be less likely",
     "opposers": "opposers: without these labels the explained labels would be more likely",
 }
+_LIKENESS = {
+    "supporters": "supporters: their features are like the query's, whatever their labels",
+    "opposers": "opposers: their features are the opposite of the query's, whatever their labels",
+}
+_AGREEMENT = {
+    "supporters": "supporters: features like the query's and its label, or opposite ones and another label",
+    "opposers": "opposers: features like the query's and another label, or opposite ones and its label",
+}
+_MEANING: dict[Score, dict[str, str]] = {
+    "neighbour": _LIKENESS,
+    "neighbour-dot": _LIKENESS,
+    "neighbour-label": _AGREEMENT,
+}
+"""What the sides of a score are, where they say nothing on labels that are removed."""
+_BY = {"refine": "predicted", "verify": "retrained"}
+"""How a change of loss was found, by its rung."""
 MIN_PROBABILITY = 0.001
 """Labels less likely than this both before and after are left out of the JSON."""
 _LONG = 4
@@ -38,36 +54,63 @@ class Case:
 
 Sides = dict[str, list[Ranked]]
 """``supporters`` and ``opposers``."""
+Retrained = Mapping[str, Sequence[Ranked | None]]
+"""The same segments after retraining; None where it did not reach the optimum. Empty where nothing was retrained."""
 
 
-def show_case(index: Index, case: Case, sides: Sides, explained: Sequence[str] = ()) -> None:
+def show_case(
+    index: Index,
+    case: Case,
+    sides: Sides,
+    explained: Sequence[str] = (),
+    score: Score = "influence",
+    retrained: Retrained | None = None,
+) -> None:
     """Print the query and both sides with their context; ``explained`` are the labels the effects are on."""
     gold = f"   gold: {_labels(case.sentence.labels, case)}" if case.sentence.is_labelled else ""
     out.print()
     out.print(context(case.sentence, case.start, case.stop))
     where = f"{case.sentence.id}  tokens {case.start}:{case.stop}"
     out.print(f"{where}   predicted: {_labels(case.predicted, case)}{gold}", highlight=False)
+    if explained:
+        out.print(f"explained: {' '.join(explained)}, by {score}", highlight=False)
     for name, ranked in sides.items():
         if ranked:
-            out.print(_table(index, name, ranked, explained))
+            title = _MEANING.get(score, _REMOVAL)[name]
+            out.print(_table(index, title, ranked, explained, (retrained or {}).get(name)))
         else:
             out.print(f"no {name} among the training segments asked for", highlight=False)
 
 
-def _table(index: Index, name: str, ranked: list[Ranked], explained: Sequence[str]) -> Table:
-    """One side, with the place of each training segment; effects only where they were asked for."""
-    has_effect = any(one.effect is not None for one in ranked)
-    effect_columns = ["change of loss", "explained labels"] if has_effect else []
-    columns = ["score", *effect_columns, "label", "where", "training text"]
-    table = Table(*columns, title=MEANING[name], title_justify="left", expand=True)
-    for one in ranked:
+def _table(
+    index: Index, title: str, ranked: list[Ranked], explained: Sequence[str], retrained: Sequence[Ranked | None] | None
+) -> Table:
+    """One side, the text of each training segment below its label and place; effects only where they were asked for."""
+    has_effect = retrained is not None or any(one.effect is not None for one in ranked)
+    table = Table(title=title, title_justify="left", expand=True)
+    table.add_column("score", no_wrap=True)
+    if has_effect:
+        table.add_column("change of loss", no_wrap=True, overflow="fold")
+    table.add_column("training segment", ratio=1)
+    for number, one in enumerate(ranked):
         sentence = index.sentence(one.chain)
-        cells = [f"{one.score:+.4g}"]
-        if one.effect is not None:
-            change = f"{one.effect.change:+.4f} ({one.rung})"
-            cells += [change, probability_lines(one.effect, explained, index.labels)]
-        table.add_row(*cells, _label_cell(index, one), _where(one, sentence), _text(one, sentence))
+        where = f"{_label_cell(index, one)}   {_where(one, sentence)}\n"
+        after = [] if retrained is None else [retrained[number]]
+        effect = [_effect_cell(index, explained, one, after)] if has_effect else []
+        table.add_row(f"{one.score:+.4g}", *effect, Text(where).append_text(_text(one, sentence)))
     return table
+
+
+def _effect_cell(index: Index, explained: Sequence[str], predicted: Ranked, retrained: Sequence[Ranked | None]) -> str:
+    """The change of loss as predicted and, if it was, as retrained; probabilities from the last of them."""
+    lines = []
+    for one in (predicted, *retrained):
+        if one is None:
+            lines.append("not reached")
+        elif one.change is not None:
+            lines.append(f"{one.change:+.4f} {_BY[one.rung]}")
+    effects = [one.effect for one in (*retrained, predicted) if one is not None and one.effect is not None]
+    return "\n".join([*lines, *(probability_lines(effect, explained, index.labels) for effect in effects[:1])])
 
 
 def probability_lines(effect: Effect, explained: Sequence[str], labels: LabelSet) -> str:
@@ -91,6 +134,11 @@ def _label_cell(index: Index, ranked: Ranked) -> str:
     inside = [index.sentence(chain).labels[start:stop] for chain, start, stop in parts]
     types = {segment.type for labels in inside for segment in segments(labels, index.labels.scheme)}
     return ", ".join(sorted(types)) or "O"
+
+
+def place(index: Index, ranked: Ranked) -> str:
+    """Where a training segment stands, for a note."""
+    return _where(ranked, index.sentence(ranked.chain))
 
 
 def _where(ranked: Ranked, sentence: Sentence) -> str:
@@ -124,9 +172,15 @@ def context(sentence: Sentence, start: int, stop: int, around: int = 8) -> Text:
     return text
 
 
-def case_json(index: Index, case: Case, sides: Sides, explained: Sequence[str]) -> dict[str, Any]:
+def case_json(
+    index: Index, case: Case, sides: Sides, explained: Sequence[str], retrained: Retrained | None = None
+) -> dict[str, Any]:
     """The answer to one case as data."""
     inside = slice(case.start, case.stop)
+    found = {
+        name: zip(ranked, (retrained or {}).get(name) or [None] * len(ranked), strict=True)
+        for name, ranked in sides.items()
+    }
     return {
         "sentence": case.sentence.id,
         "start": case.start,
@@ -135,18 +189,22 @@ def case_json(index: Index, case: Case, sides: Sides, explained: Sequence[str]) 
         "predicted": list(case.predicted[inside]),
         "gold": list(case.sentence.labels[inside]) if case.sentence.is_labelled else None,
         "explained": list(explained),
-        **{name: [_ranked_json(index, one) for one in ranked] for name, ranked in sides.items()},
+        **{name: [_ranked_json(index, *both) for both in side] for name, side in found.items()},
     }
 
 
-def _ranked_json(index: Index, ranked: Ranked) -> dict[str, Any]:
-    """One training segment; of a document its chains instead of tokens and labels."""
+def _ranked_json(index: Index, ranked: Ranked, retrained: Ranked | None) -> dict[str, Any]:
+    """One training segment on the highest rung it reached; of a document its chains instead of tokens and labels."""
     sentence = index.sentence(ranked.chain)
+    best = retrained or ranked
+    changes = {one.rung: one.change for one in (ranked, best)}
     found: dict[str, Any] = {
         "score": ranked.score,
-        "rung": ranked.rung,
-        "change": ranked.change,
-        "probabilities": None if ranked.effect is None else _probabilities(ranked.effect, index.labels),
+        "rung": best.rung,
+        "change": best.change,
+        "predicted_change": changes.get("refine"),
+        "retrained_change": changes.get("verify"),
+        "probabilities": None if best.effect is None else _probabilities(best.effect, index.labels),
         "document": sentence.document,
     }
     if ranked.document is not None:

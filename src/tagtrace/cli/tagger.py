@@ -162,7 +162,7 @@ def predict(folder: Path, file: str, target: Path, **values: Any) -> None:
     if target.is_file() and not values["overwrite"]:
         raise OptionError(f"{target}: exists already; choose another file or pass --overwrite")
     tagger = load_tagger(folder).to(pick_device(values["device"]))
-    corpus = _read_to_label(file, options)
+    corpus = read_to_label(file, options)
     tagger.encoder.check_corpus(corpus)
     with counting("predicting") as progress:
         predicted = tagger.predict(corpus.sentences, constrained=values["constrained"], progress=progress)
@@ -188,7 +188,7 @@ def evaluate(folder: Path, file: str, as_json: bool, **values: Any) -> None:
         _show_scores(card, file)
 
 
-def _read_to_label(path: str, options: ReadOptions) -> Corpus:
+def read_to_label(path: str, options: ReadOptions) -> Corpus:
     """A corpus with its labels where it has any: they say in which scheme predictions are written."""
     try:
         return read_corpus(path, options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,16 @@ from rich.table import Table
 
 from tagtrace._checks import DataError, OptionError, at
 from tagtrace._files import file_moved_when_whole
-from tagtrace.cli.explain import find_cases, make_query, prepared, tagger_of
+from tagtrace.cli.explain import prepared
 from tagtrace.cli.explanation import Case, context, show_case
-from tagtrace.cli.options import read_options, reading_options
+from tagtrace.cli.options import reading_options
+from tagtrace.cli.question import find_cases, label_ids, make_query, open_question, unlabelled_option
 from tagtrace.cli.show import err, out
-from tagtrace.data import LabelSet, read_corpus, violations
-from tagtrace.index import Index, open_index
+from tagtrace.data import violations
+from tagtrace.index import Index
 from tagtrace.influence import Edit, Effect, Explainer, Query
 from tagtrace.influence.flipping import Flip
 from tagtrace.influence.flipping import flip as find_flip
-from tagtrace.influence.relabellings import spell
 from tagtrace.influence.supposing import what_if as ask_what_if
 
 NUM_SHOWN = 20
@@ -41,6 +42,7 @@ def _query_options(command: Any) -> Any:
         click.option("--tagger", "tagger_folder", type=click.Path(path_type=Path),
                      help="The index's tagger. [default: where it was when the index was built]"),
         click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the answer here."),
+        unlabelled_option,
         reading_options,
     ]  # fmt: skip
     for option in reversed(options):
@@ -91,7 +93,7 @@ def what_if(folder: Path, **values: Any) -> None:
 def flip(folder: Path, **values: Any) -> None:
     """Find a small set of training labels whose edit changes a prediction, checked by retraining."""
     index, case, query, explainer = _ask(folder, values, "predicted")
-    to = None if values["to"] is None else _labels(values["to"], query.stop - query.start, index.labels)
+    to = None if values["to"] is None else label_ids(values["to"], query.stop - query.start, index.labels, "--to")
 
     def line(size: int, margin: float, number: int) -> None:
         err.print(f"retraining {number:>3}  {_count(size, 'label')}  margin {margin:+.4f}", highlight=False)
@@ -129,10 +131,7 @@ def _count(number: int, what: str) -> str:
 
 def _ask(folder: Path, values: dict[str, Any], target: str) -> tuple[Index, Case, Query, Explainer]:
     """What both commands need."""
-    options = read_options(values)
-    index = open_index(folder)
-    tagger = tagger_of(index, values["tagger_folder"])
-    corpus = read_corpus(values["data_file"], options)
+    index, tagger, corpus = open_question(folder, values)
     (case,) = find_cases(tagger, corpus.sentences, values)
     return index, case, make_query(tagger, case, target), prepared(index, "refine", values)
 
@@ -156,17 +155,16 @@ def _edits(index: Index, values: dict[str, Any]) -> Iterator[Edit]:
         if not 0 <= start < stop <= int(index.lengths[chains[id_]]):
             last = int(index.lengths[chains[id_]]) - 1
             raise OptionError(f"{where}: {start}:{stop} is no segment of it; the sentence has tokens 0 to {last}")
-        ids = None if labels is None else tuple(_labels(labels, stop - start, index.labels, where))
+        ids = None if labels is None else tuple(label_ids(labels, stop - start, index.labels, where))
         yield Edit(chains[id_], start, stop, ids)
 
 
 def _place(text: str, option: str, expected: str) -> tuple[str, int, int]:
-    """ID:START:STOP, read from the right: ids may hold colons."""
-    try:
-        id_, start, stop = text.rsplit(":", 2)
-        return id_, int(start), int(stop)
-    except ValueError:
-        raise OptionError(f"{option} {text!r}: expected {expected}, for example train-3:7:2:4") from None
+    """ID:START:STOP, or ID START:STOP as tables show it; ids may hold colons."""
+    found = re.fullmatch(r"(.+)[ :](\d+):(\d+)", text)
+    if found is None:
+        raise OptionError(f"{option} {text!r}: expected {expected}, for example train-3:7:2:4")
+    return found[1], int(found[2]), int(found[3])
 
 
 def _read_edits(path: Path) -> Iterator[tuple[str, str, int, int, str | list[str] | None]]:
@@ -176,41 +174,29 @@ def _read_edits(path: Path) -> Iterator[tuple[str, str, int, int, str | list[str
             continue
         try:
             edit = json.loads(line)
-            labels = edit.get("labels")
-            if labels is not None:
-                labels = [str(label) for label in labels]
-            yield at(path, number), str(edit["id"]), int(edit["start"]), int(edit["stop"]), labels
+            start, stop, labels = edit["start"], edit["stop"], edit.get("labels")
+            if type(start) is not int or type(stop) is not int or not _is_none_or_names(labels):
+                raise ValueError
+            yield at(path, number), str(edit["id"]), start, stop, labels
         except (ValueError, TypeError, KeyError, AttributeError):
             raise DataError(
                 f'{at(path, number)}: expected {{"id": ..., "start": 2, "stop": 4, "labels": [...] or null}}'
             ) from None
 
 
+def _is_none_or_names(labels: object) -> bool:
+    return labels is None or (isinstance(labels, list) and all(isinstance(label, str) for label in labels))
+
+
 def _chains(index: Index, wanted: set[str]) -> dict[str, int]:
     """The training chain of each id that is asked for."""
     found: dict[str, int] = {}
-    for chain in range(index.num_chains):
-        id_ = index.sentence(chain).id
+    for chain, id_ in enumerate(index.ids()):
         if id_ in found:
             raise DataError(f"{index.folder}: several training sentences have the id {id_!r}; mend the data")
         if id_ in wanted:
             found[id_] = chain
     return found
-
-
-def _labels(given: str | list[str], length: int, labels: LabelSet, where: str = "--to") -> list[int]:
-    """A type (``ORG``) as B-ORG I-ORG ..., one label for all tokens, or a label for each."""
-    parts = given.split(",") if isinstance(given, str) else given
-    if len(parts) == 1 and parts[0] in labels.types and isinstance(given, str):
-        return spell(parts[0], length, labels)
-    if len(parts) == 1 and isinstance(given, str):
-        parts = parts * length
-    if len(parts) != length:
-        raise OptionError(f"{where}: {len(parts)} labels for {length} tokens; give one for each, or a type")
-    try:
-        return labels.encode(parts)
-    except DataError as error:
-        raise OptionError(f"{where}: {error}") from None
 
 
 def _show_edits(index: Index, edits: Iterable[Edit], title: str) -> None:

@@ -59,7 +59,7 @@ def build_index(
     options = options or IndexOptions()
     check_replaceable(folder, overwrite=overwrite, marker=MARKER)
     chains = _training_chains(tagger, corpus)
-    tagger_info, data_info = describe_tagger(tagger, tagger_path), describe_corpus(corpus)
+    tagger_info, data_info = describe_tagger(tagger, tagger_path, Path(folder)), describe_corpus(corpus)
     owner = {
         "tagger": tagger_info["fingerprint"],
         "data": [data_info["fingerprint"], data_info["content"]],

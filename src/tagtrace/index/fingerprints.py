@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,14 @@ def content_fingerprint(corpus: Corpus) -> str:
     return digest.hexdigest()
 
 
-def describe_tagger(tagger: Tagger, path: str | Path | None) -> dict[str, Any]:
-    """The tagger as the manifest names it."""
-    kind = tagger.encoder.kind
-    return {"path": None if path is None else str(path), "fingerprint": tagger_fingerprint(tagger), "encoder": kind}
+def describe_tagger(tagger: Tagger, path: str | Path | None, index: Path) -> dict[str, Any]:
+    """The tagger as the manifest names it: where it is, and where that is as seen from the index."""
+    return {
+        "path": None if path is None else str(path),
+        "from_index": None if path is None else os.path.relpath(path, index),
+        "fingerprint": tagger_fingerprint(tagger),
+        "encoder": tagger.encoder.kind,
+    }
 
 
 def describe_corpus(corpus: Corpus) -> dict[str, Any]:

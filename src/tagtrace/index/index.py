@@ -16,7 +16,8 @@ from tagtrace.index.files import IndexFolderError, map_tensors
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
 from tagtrace.index.manifest import HEAD, MARKER, Manifest, read_manifest
 from tagtrace.index.shards import Shard, join_rows, read_errors, read_rows, text_name
-from tagtrace.index.text import read_sentence
+from tagtrace.index.text import Strings, read_sentence
+from tagtrace.index.verified import check_contents
 from tagtrace.tagger.head import Head, HeadOptions
 from tagtrace.tagger.rows import Rows
 from tagtrace.tagger.tagger import Tagger
@@ -99,6 +100,14 @@ class Index:
         labels = self.labels.decode(shard.labels[start:stop].tolist())
         return read_sentence(self._columns(self._shard_number(chain)), chain - shard.first_chain, start, labels)
 
+    def ids(self) -> list[str]:
+        """The id of every chain, in order; the rest of the text is not decoded."""
+        found: list[str] = []
+        for number, record in enumerate(self.manifest.shards):
+            columns = self._columns(number)
+            found += Strings(columns["ids"], columns["ids.places"]).range(0, record.num_chains)
+        return found
+
     def locate(self, row: int) -> tuple[int, int]:
         """The chain of a row, and the token's position in it."""
         if not 0 <= row < self.num_tokens:
@@ -108,8 +117,7 @@ class Index:
 
     def verify(self) -> None:
         """Read every file and raise IndexFolderError where one is not what was written."""
-        for file in self.manifest.files():
-            file.check(self.folder, contents=True)
+        check_contents(self.folder, tuple(self.manifest.files()), again=True)
 
     def check_tagger(self, tagger: Tagger) -> None:
         """Raise IndexFolderError unless the index was built with this tagger."""
@@ -151,11 +159,18 @@ class Index:
 
 
 def open_index(folder: str | Path, *, verify: bool = False) -> Index:
-    """The index ``build_index`` wrote; with ``verify`` its checksums are compared too, which reads every file."""
+    """The index ``build_index`` wrote, whose files have the right sizes, and whose head the right checksum.
+
+    With ``verify`` all checksums are compared, which reads every file, unless they were right before and no file has
+    changed since.
+    """
     folder = Path(folder)
     manifest = read_manifest(folder)
-    for file in manifest.files():
-        file.check(folder, contents=verify)
+    files = tuple(manifest.files())
+    if verify:
+        check_contents(folder, files)
+    for file in files:
+        file.check(folder)
     manifest.head_file.check(folder, contents=True)
     head = read_head(folder, manifest.dim, manifest.labels, manifest.head)
     return Index(folder, manifest, head)

@@ -19,10 +19,11 @@ from tagtrace.influence.effect import Effect, effect
 from tagtrace.influence.filters import Filter
 from tagtrace.influence.query import Query
 from tagtrace.influence.refine import Refiner
-from tagtrace.influence.retrain import Retrainer
+from tagtrace.influence.retrain import Retrainer, settled
 from tagtrace.influence.scores import Score, Scorer
 from tagtrace.influence.solvers import Cholesky, Solver
 from tagtrace.influence.tokens import TokenPass
+from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows
 from tagtrace.tagger.tagger import Progress
@@ -141,24 +142,44 @@ class Explainer:
         return self.refine_all(query, [ranked])[0]
 
     def refine_all(self, query: Query, ranked: Sequence[Ranked]) -> list[Ranked]:
-        """As ``refine``, for many at once."""
+        """As ``refine``, for many at once; what is too long to refine is verified."""
         if not ranked:
             return []
-        effects = self.refiner.effects([one.edits() for one in ranked], query)
-        return [replace(one, effect=found, rung="refine") for one, found in zip(ranked, effects, strict=True)]
+        groups = [one.edits() for one in ranked]
+        fits = [self.refiner.can_refine(group) for group in groups]
+        short = [group for group, fit in zip(groups, fits, strict=True) if fit]
+        effects = iter(self.refiner.effects(short, query))
+        return [
+            replace(one, effect=next(effects), rung="refine") if fit else self.verify(query, one)
+            for one, fit in zip(ranked, fits, strict=True)
+        ]
 
     def verify(self, query: Query, ranked: Ranked) -> Ranked:
         """The same segment with its effect on the query after exact retraining."""
-        moved = self.head.at(self.retrainer.retrain(ranked.edits(), tolerance=1e-7).theta)
-        return replace(ranked, effect=effect(query, self.head, moved), rung="verify")
+        moved = self.optimum.at(self.retrainer.retrain(ranked.edits()).theta)
+        return replace(ranked, effect=effect(query, self.optimum, moved), rung="verify")
 
     @cached_property
     def refiner(self) -> Refiner:
-        return Refiner(self.head, self.rows, self.exact.inverse, self.objective, self.num_passes)
+        return Refiner(self.optimum, self.rows, self.exact.inverse, self.objective, self.num_passes)
 
     @cached_property
     def retrainer(self) -> Retrainer:
-        return Retrainer(self.objective, self.rows, self.head.flat(), self.exact)
+        return Retrainer(self.objective, self.rows, self.optimum.flat(), self.exact)
+
+    @cached_property
+    def optimum(self) -> Head:
+        """The index's head with its gradient brought down to rounding: what edits are compared with.
+
+        The gradient that a refit leaves is that of the mean loss; among very many sentences, one label's is less.
+        """
+        fit = self.index.manifest.fit
+        if not fit.refit:
+            raise OptionError(
+                f"{self.index.folder}: its head is not at its optimum (max |gradient| {fit.max_gradient:.1e}), where "
+                "nothing can be said of edits; build the index without --no-refit"
+            )
+        return self.head.at(settled(self.objective, self.head.flat(), self.exact))
 
     @cached_property
     def objective(self) -> Objective:

@@ -32,6 +32,8 @@ CELLS = 2**22
 MAX_SEGMENTS = 1024
 MAX_TOKENS = 8192
 """Tokens of the segments' chains whose features are converted at once (or one longer chain)."""
+MAX_PADDED = 4 * MAX_TOKENS
+"""The same with every chain as long as the longest among them, as their scores are held."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Factors:
     def of(cls, head: Head, rows: Rows, segments: Tensor) -> Factors:
         """Of segments (S, 3) of ``rows``, whose features are float64."""
         labels = pad_rows(rows.labels, rows.lengths)  # (B, T)
-        window = crf.segment_scores(head(rows.features, rows.lengths), labels, segments)
+        window = crf.segment_scores(head(rows.features.to(head.weight), rows.lengths), labels, segments)
         inside = crf.segment_labels(labels, segments)  # (S, M)
         chains = run(window)
         errors = _less_onehot(chains.nodes(), inside)
@@ -94,10 +96,8 @@ class Factors:
         turned = (features @ kronecker.feature_basis)[self.index]  # (S, M, D + 1)
         weight = (self.errors @ kronecker.label_basis).transpose(1, 2) @ turned  # (S, C, D + 1)
         total = (weight.square() / (kronecker.spectrum + kronecker.shift)).sum((1, 2))
-        ones = torch.ones(1, self.head.num_parameters, dtype=torch.float64, device=total.device)
-        scales = self.head.unflatten(kronecker.inverse(ones)[0])  # diagonal but for W
         for name, gradient in self.others.items():
-            total += (gradient.square() * scales[name]).flatten(1).sum(1)
+            total += (gradient.square() / kronecker.scales[name]).flatten(1).sum(1)
         return total
 
     def dense(self) -> Tensor:
@@ -171,27 +171,38 @@ def chain_parts(
     if len(segments) == 0:
         return
     order = segments[:, 0].argsort(stable=True)
-    chain = segments[order, 0]
-    is_new = torch.ones_like(chain, dtype=torch.bool)
-    is_new[1:] = chain[1:] != chain[:-1]
-    num_tokens = torch.where(is_new, source.lengths[chain], 0).cumsum(0)
-    _, counts = (num_tokens // MAX_TOKENS).unique_consecutive(return_counts=True)
-    longest = int((segments[:, 2] - segments[:, 1]).max())
-    size = min(max(CELLS // (longest * width), 1), most)
-    for group in order.split(counts.tolist()):
-        for places in group.split(size):
-            chains, local = segments[places, 0].unique(return_inverse=True)
-            rows = _take(source, chains)
-            yield places, rows, torch.cat([local.unsqueeze(1), segments[places, 1:]], 1)
+    starts = source.lengths.cumsum(0) - source.lengths  # (B,)
+    for places in order.split(_part_sizes(segments[order], source.lengths, width, most)):
+        chains, local = segments[places, 0].unique(return_inverse=True)
+        rows = _take(source, starts, chains)
+        yield places, rows, torch.cat([local.unsqueeze(1), segments[places, 1:]], 1)
 
 
-def _take(source: Source, chains: Tensor) -> Rows:
-    """Some chains of a source, features in float64."""
+def _part_sizes(segments: Tensor, lengths: Tensor, width: int, most: int) -> list[int]:
+    """How many of the segments (S, 3), sorted by chain, go into each part: as many as its own longest allows."""
+    sizes: list[int] = []
+    size = longest = num_chains = longest_chain = num_tokens = 0
+    last = -1
+    num_steps = (segments[:, 2] - segments[:, 1]).tolist()
+    for chain, steps, length in zip(segments[:, 0].tolist(), num_steps, lengths[segments[:, 0]].tolist(), strict=True):
+        if chain != last:
+            num_chains, num_tokens, last = num_chains + 1, num_tokens + length, chain
+        longest, longest_chain = max(longest, steps), max(longest_chain, length)
+        is_full = size == most or (size + 1) * longest * width > CELLS
+        if size and (is_full or num_tokens > MAX_TOKENS or num_chains * longest_chain > MAX_PADDED):
+            sizes.append(size)
+            size, longest, num_chains, longest_chain, num_tokens = 0, steps, 1, length, length
+        size += 1
+    return [*sizes, size]
+
+
+def _take(source: Source, starts: Tensor, chains: Tensor) -> Rows:
+    """Some chains of a source, the first tokens of which are ``starts`` (B,), features in float64."""
+    lengths = source.lengths[chains]
     if isinstance(source, Index):
         parts = [source.chain(chain, torch.float64) for chain in chains.tolist()]
         features, labels = torch.cat([part.features for part in parts]), torch.cat([part.labels for part in parts])
-        return Rows(features, labels, source.lengths[chains])
-    ends = source.lengths.cumsum(0)[chains].tolist()
-    lengths = source.lengths[chains]
-    index = torch.cat([torch.arange(end - n, end) for end, n in zip(ends, lengths.tolist(), strict=True)])
+        return Rows(features, labels, lengths)
+    pairs = zip(starts[chains].tolist(), lengths.tolist(), strict=True)
+    index = torch.cat([torch.arange(start, start + length) for start, length in pairs])
     return Rows(source.features[index].double(), source.labels[index], lengths)

@@ -11,6 +11,7 @@ Damping adds ``damping`` times I to any of them.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
@@ -20,8 +21,15 @@ from tagtrace._checks import OptionError
 from tagtrace.influence.hessian import dense_hessian
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import HessianProduct
+from tagtrace.tagger.preconditioner import end_variances
 from tagtrace.tagger.rows import unpad_rows
 from tagtrace.tagger.tagger import Progress
+
+
+def check_damping(damping: float) -> None:
+    """Refuse a damping that makes no positive definite operator."""
+    if not (math.isfinite(damping) and damping >= 0):
+        raise OptionError(f"damping {damping}: must be a number, at least 0")
 
 
 class Operator(ABC):
@@ -31,8 +39,7 @@ class Operator(ABC):
     damping: float
 
     def __init__(self, size: int, damping: float, device: torch.device) -> None:
-        if damping < 0:
-            raise OptionError(f"damping {damping}: must be at least 0")
+        check_damping(damping)
         self.size, self.damping, self.device = size, damping, device
 
     @abstractmethod
@@ -75,10 +82,11 @@ class Hessian(Operator):
 
 
 class Kronecker(Operator):
-    """S x M + (lambda + damping) I for W; expected counts plus lambda and damping for the other parameters.
+    """S x M + (lambda + damping) I for W; for the other parameters a diagonal, plus lambda and damping.
 
     S = sum_t (diag(p_t) - p_t p_t^T) / sum_t u_t and M = (1/N) sum_t u_t f_t f_t^T with u_t = 1 - sum_c p_t(c)^2: each
-    token's curvature, as if label and feature were independent once weighed by the token's uncertainty.
+    token's curvature, as if label and feature were independent once weighed by the token's uncertainty. The
+    diagonal has the expected counts of transitions, and p (1 - p) of first and last labels, over N.
     """
 
     @torch.no_grad()
@@ -89,20 +97,25 @@ class Kronecker(Operator):
         C, D = self.head.num_labels, self.head.dim + 1
         labels, moment = self.head.weight.new_zeros(C, C), self.head.weight.new_zeros(D, D)
         edges, total = self.head.weight.new_zeros(C, C), 0.0
+        first, last = self.head.weight.new_zeros(C), self.head.weight.new_zeros(C)
         for chunk, chains in zip(product.objective.chunks, product.runs, strict=True):
             features = chunk.features.double()
             features = torch.cat([features, features.new_ones(len(features), 1)], 1)
             nodes = unpad_rows(chains.nodes(), chunk.lengths)  # (n, C)
-            uncertainty = 1.0 - nodes.square().sum(1, keepdim=True)  # (n, 1)
+            uncertainty = (1.0 - nodes.square().sum(1, keepdim=True)).clamp(min=0.0)  # (n, 1)
             labels += torch.diag(nodes.sum(0)) - nodes.T @ nodes
             moment += features.T @ (features * uncertainty)
             edges += chains.edge_sum(nodes.new_ones(len(chunk.lengths)))
+            at_first, at_last = end_variances(chains)
+            first, last = first + at_first, last + at_last
             total += float(uncertainty.sum())
         num_chains = product.objective.num_chains
-        self.label_values, self.label_basis = torch.linalg.eigh(labels / max(total, 1e-300))
+        covariance = labels / total if total > 0 else torch.zeros_like(labels)  # S (C, C); one label has none
+        self.label_values, self.label_basis = torch.linalg.eigh(covariance)
         self.feature_values, self.feature_basis = torch.linalg.eigh(moment / num_chains)
         self.spectrum = self.label_values.clamp(min=0.0).unsqueeze(1) * self.feature_values.clamp(min=0.0)  # (C, D)
-        self.edges = edges / num_chains  # (C, C)
+        named = {"transitions": edges, "start": first, "end": last}
+        self.scales = {name: value / num_chains + self.shift for name, value in named.items()}
 
     def __call__(self, vectors: Tensor) -> Tensor:
         return self._apply(vectors, inverse=False)
@@ -113,12 +126,10 @@ class Kronecker(Operator):
 
     def _apply(self, vectors: Tensor, *, inverse: bool) -> Tensor:
         parts = self.head.unflatten(vectors)
-        scales = {"transitions": self.edges, "start": self.edges.sum(1), "end": self.edges.sum(0)}
         scaled = {"weight": self._rotate(parts["weight"], self.spectrum + self.shift, inverse)}
         for name in parts:
             if name != "weight":
-                scale = scales[name] + self.shift
-                scaled[name] = parts[name] / scale if inverse else parts[name] * scale
+                scaled[name] = parts[name] / self.scales[name] if inverse else parts[name] * self.scales[name]
         return torch.cat([part.flatten(1) for part in scaled.values()], 1)
 
     def _rotate(self, weights: Tensor, values: Tensor, inverse: bool) -> Tensor:

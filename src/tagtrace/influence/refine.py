@@ -15,7 +15,9 @@ phi's Hessian is the identity plus something of low rank, so L-BFGS takes a few 
 whatever the leverage of a label, there is nothing to diverge. The query's loss is evaluated exactly at theta + d.
 
 **Passes.** One pass over the training data tells the rest's true gradient at theta + d; with r what the quadratic
-missed of it, the problem gains r^T d: the same phi with s = R v - B H^-1 r, and d gains -H^-1 r.
+missed of it, the problem gains r^T d: the same phi with s = R v - B H^-1 r, and d gains -H^-1 r. Where the others are
+surer than the quadratic knows, d went too far: the true slope along the move is then positive at its end, and d is
+taken back to where a straight line between the slopes at both ends is zero. No move is longer than half the one before.
 """
 
 from __future__ import annotations
@@ -39,9 +41,13 @@ from tagtrace.tagger.rows import Rows
 TOGETHER = 2**24
 """Numbers held at once: groups are solved together as long as their logits times (P or their logits) fit."""
 MAX_LOGITS = 8_000
-"""A group's tokens times labels; beyond, exact retraining costs no more."""
+"""Of a group (tokens times labels, and transitions); beyond, exact retraining costs no more."""
 TOLERANCE = 1e-7
 """On max |grad phi|."""
+CONTRACTION = 0.5
+"""The longest a move may be, as a share of the one before it, in the metric of H."""
+OVERSHOT = 0.5
+"""A move went too far if the slope at its end is more than this share of that at its start, turned round."""
 
 
 class Refiner:
@@ -80,31 +86,48 @@ class Refiner:
     def _solve(self, groups: Sequence[Group]) -> Tensor:
         """(G, P)"""
         problem = _Problem(self.head, EditedChains(self.rows, *groups), self.inverse, len(self.rows.lengths))
-        step = problem.solve()
+        ahead = problem.solve()
+        if self.num_passes == 0:
+            return ahead.change
+        here, slope = ahead.scaled(0.0), problem.edit_gradient(torch.zeros_like(ahead.change))  # grad F at d = 0 (G, P)
+        longest = CONTRACTION * ahead.length()  # (G,)
         for _ in range(self.num_passes):
-            step = problem.solve(step, self._residual(problem, step))
-        return step.change
+            assert self.objective is not None
+            truth = self.objective.gradients(self.theta + ahead.change)  # grad J (G, P)
+            gradient = truth + problem.edit_gradient(ahead.change)  # grad F (G, P)
+            move = ahead.change - here.change
+            down, up = -(slope * move).sum(1), (gradient * move).sum(1)  # (G,)
+            is_past = up > OVERSHOT * down
+            back = here.towards(ahead, down / (down + up).clamp(min=1e-300))
+            on = problem.solve(ahead, truth - ahead.pull - problem.own_surprise(ahead.change))
+            on = ahead.towards(on, (longest / on.distance(ahead).clamp(min=1e-300)).clamp(max=1.0))
+            here, slope = ahead.chosen(is_past, here), torch.where(is_past.unsqueeze(1), slope, gradient)
+            ahead, longest = on.chosen(is_past, back), torch.where(is_past, longest, CONTRACTION * longest)
+        return ahead.change
 
-    def _residual(self, problem: _Problem, step: _Step) -> Tensor:
-        """r: the others' true gradient at theta + d, less what their quadratic says, (G, P)."""
-        assert self.objective is not None
-        truth = self.objective.gradients(self.theta + step.change)
-        return truth - step.pull - problem.own_surprise(step.change)
+    def can_refine(self, group: Group) -> bool:
+        """Whether the group's sentences are short enough together."""
+        return self._num_logits(group) <= MAX_LOGITS
+
+    def _num_logits(self, group: Group) -> int:
+        """M: the labels of all tokens of the edited chains, and the transitions."""
+        num_tokens = sum(int(self.rows.lengths[chain]) for chain in {edit.chain for edit in group})
+        return num_tokens * self.head.num_labels + self.head.num_parameters - self.head.weight.numel()
 
     def _together(self, groups: Sequence[Group]) -> Iterator[list[int]]:
         """Groups of like size, as many as fit in memory together."""
-        lengths = self.rows.lengths
-        sizes = [sum(int(lengths[chain]) for chain in {edit.chain for edit in group}) for group in groups]
-        C, P = self.head.num_labels, self.head.num_parameters
+        sizes = [self._num_logits(group) for group in groups]
+        P = self.head.num_parameters
+        num_others = P - self.head.weight.numel()
         chosen: list[int] = []
         for index in sorted(range(len(groups)), key=sizes.__getitem__):
-            num_logits = sizes[index] * C
-            if num_logits > MAX_LOGITS:
+            size = sizes[index]
+            if size > MAX_LOGITS:
                 raise OptionError(
-                    f"a group of edits touches sentences of {sizes[index]} tokens together, too many to refine: verify "
-                    "it by retraining, or edit fewer sentences at once"
+                    f"a group of edits touches sentences of {size:,} tokens times labels together, too many to refine: "
+                    "verify it by retraining, or edit fewer sentences at once"
                 )
-            room = num_logits * (num_logits + P)
+            room = size * (size + P + num_others)
             if chosen and (len(chosen) + 1) * room > TOGETHER:
                 yield chosen
                 chosen = []
@@ -120,6 +143,28 @@ class _Step:
     where: Tensor
     change: Tensor
     pull: Tensor
+
+    def length(self) -> Tensor:
+        """sqrt(d^T H d), (G,)."""
+        return (self.change * self.pull).sum(1).clamp(min=0.0).sqrt()
+
+    def distance(self, other: _Step) -> Tensor:
+        """The length of the difference of two, (G,)."""
+        return _Step(self.where, self.change - other.change, self.pull - other.pull).length()
+
+    def scaled(self, share: float) -> _Step:
+        return _Step(share * self.where, share * self.change, share * self.pull)
+
+    def towards(self, other: _Step, share: Tensor) -> _Step:
+        """A share (G,) of the way to the other."""
+        return _Step(*(torch.lerp(mine, its, share.unsqueeze(1)) for mine, its in self._pairs(other)))
+
+    def chosen(self, which: Tensor, other: _Step) -> _Step:
+        """This, but the other where ``which`` (G,)."""
+        return _Step(*(torch.where(which.unsqueeze(1), its, mine) for mine, its in self._pairs(other)))
+
+    def _pairs(self, other: _Step) -> tuple[tuple[Tensor, Tensor], ...]:
+        return (self.where, other.where), (self.change, other.change), (self.pull, other.pull)
 
 
 class _Problem:
@@ -146,6 +191,12 @@ class _Problem:
         pull = self.space.gathered(dual)
         change = pull @ self.inverse + extra
         return _Step(where, change, pull if residual is None else pull - residual)
+
+    def edit_gradient(self, change: Tensor) -> Tensor:
+        """(grad E - grad L_I)(theta + d) / N, (G, P): what the edits add to the gradient of J."""
+        scores = self.space.moved(self.space.seen_from(change))
+        after, before = self.edited.errors_after(scores), self.edited.errors_before(scores)
+        return self.space.gathered(self.space.gradient(after) - self.space.gradient(before)) / self.num_chains
 
     def own_surprise(self, change: Tensor) -> Tensor:
         """What second order misses of the groups' own joint losses: (grad L(theta + d) - grad L - H d) / N, (G, P)."""

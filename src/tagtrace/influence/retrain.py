@@ -1,12 +1,15 @@
 """Verify: retrain the head exactly without, or with other, training labels, from a warm start.
 
-Minimises J(theta) + (1/N) sum over edited chains (loss after - loss before) to max |gradient| <= tolerance. The
-Hessian of J, already factored, starts a quasi-Newton iteration (L-BFGS with H^-1 as its first guess) that needs only
-gradients.
+Minimises F(theta) = J(theta) + (1/N) sum over edited chains (loss after - loss before) to max |gradient| <= tolerance,
+and to a thousandth of what it was at the start: one label of millions weighs little, and that little is asked for.
+The Hessian of J, already inverted, starts a quasi-Newton iteration (L-BFGS with H^-1 as its first guess) that needs
+only gradients. Edits that lead far away have another Hessian there: every ``RENEW`` evaluations J's Hessian at the
+current theta takes the place of H, by conjugate gradients preconditioned with H^-1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,9 +17,19 @@ from torch import Tensor
 
 from tagtrace._checks import TrainingError
 from tagtrace.influence.edits import EditedChains, Group
-from tagtrace.influence.solvers import Solver
+from tagtrace.influence.operators import Hessian
+from tagtrace.influence.solvers import ConjugateGradient, Solver
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows
+
+RENEW = 30
+"""Evaluations after which the Hessian is taken where the iteration stands."""
+MEMORY = 20
+"""Steps that L-BFGS remembers."""
+SHARE = 1e-3
+"""Of the gradient at the start."""
+ROUNDING = 1e-13
+"""Gradients below this are rounding."""
 
 
 @dataclass(frozen=True)
@@ -34,34 +47,43 @@ class Retrainer:
     def __init__(self, objective: Objective, rows: Rows, theta: Tensor, solver: Solver) -> None:
         self.objective, self.rows, self.theta, self.solver = objective, rows, theta, solver
 
-    def retrain(self, group: Group, tolerance: float = 1e-8, max_evaluations: int = 200) -> Retrained:
-        """The optimum of J with the edits of ``group``; an error if it is not reached."""
+    def retrain(self, group: Group, tolerance: float = 1e-8, max_evaluations: int = 400) -> Retrained:
+        """The optimum of F with the edits of ``group``; an error if it is not reached."""
         edited = EditedChains(self.rows, group)
-        theta = self.theta.clone()
-        value, gradient = self._evaluate(theta, edited)
-        memory: list[tuple[Tensor, Tensor]] = []
-        num_evaluations = 1
-        while float(gradient.abs().max()) > tolerance:
-            step = -self._inverse(gradient, memory)
-            slope, rate = float(step @ gradient), 1.0
-            while True:
-                if num_evaluations == max_evaluations:
-                    raise TrainingError(
-                        f"retraining stopped at max |gradient| {float(gradient.abs().max()):.1e} "
-                        f"after {num_evaluations} evaluations (wanted {tolerance:.0e})"
-                    )
-                moved = theta + rate * step
-                new_value, new_gradient = self._evaluate(moved, edited)
-                num_evaluations += 1
-                if new_value <= value + 1e-4 * rate * slope + 1e-13 * abs(value):
+        here = self._evaluate(self.theta.clone(), edited)
+        goal = max(min(tolerance, SHARE * here.max_gradient), ROUNDING)
+        inverse, memory, num_evaluations = self._given_inverse, list[tuple[Tensor, Tensor]](), 1
+        renew_at = RENEW
+        while here.max_gradient > goal:
+            if num_evaluations >= renew_at:
+                inverse, memory = self._inverse_at(here.theta), []
+                renew_at = num_evaluations + RENEW
+            step = -_two_loops(here.gradient, memory, inverse)
+            there, num_tries = self._downhill(here, step, edited, max_evaluations - num_evaluations)
+            num_evaluations += num_tries
+            if there is None:
+                if here.max_gradient <= tolerance:  # as far as rounding lets it
                     break
-                rate *= 0.5
-            memory = [*memory[-9:], (moved - theta, new_gradient - gradient)]
-            theta, value, gradient = moved, new_value, new_gradient
-        return Retrained(theta, float(gradient.abs().max()), num_evaluations)
+                raise TrainingError(
+                    f"retraining stopped at max |gradient| {here.max_gradient:.1e} after {num_evaluations} evaluations "
+                    f"(wanted {goal:.0e}); edit fewer labels at once, or build the index with a larger l2"
+                )
+            memory = [*memory[1 - MEMORY :], (there.theta - here.theta, there.gradient - here.gradient)]
+            here = there
+        return Retrained(here.theta, here.max_gradient, num_evaluations)
 
-    def _evaluate(self, theta: Tensor, edited: EditedChains) -> tuple[float, Tensor]:
-        """J with the edits, and its gradient."""
+    def _downhill(self, here: _Point, step: Tensor, edited: EditedChains, most: int) -> tuple[_Point | None, int]:
+        """A point along the step, halved until F falls (Armijo's rule), or None; and the evaluations that took."""
+        slope, rate = float(step @ here.gradient), 1.0
+        for num_tries in range(1, min(most, 40) + 1):
+            there = self._evaluate(here.theta + rate * step, edited)
+            if there.value <= here.value + 1e-4 * rate * slope + 1e-13 * abs(here.value):
+                return there, num_tries
+            rate *= 0.5
+        return None, max(min(most, 40), 0)
+
+    def _evaluate(self, theta: Tensor, edited: EditedChains) -> _Point:
+        """F and its gradient."""
         whole = self.objective.evaluate(theta)
         head = self.objective.head
         with torch.enable_grad():
@@ -69,16 +91,53 @@ class Retrainer:
             change = edited.losses_after(scores).sum() - edited.loss_before(scores)
             parts = torch.autograd.grad(change / self.objective.num_chains, list(head.parameters()))
         gradient = whole.gradient + torch.cat([part.flatten() for part in parts])
-        return whole.value + float(change.detach()) / self.objective.num_chains, gradient
+        return _Point(theta, whole.value + float(change.detach()) / self.objective.num_chains, gradient)
 
-    def _inverse(self, gradient: Tensor, memory: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """H^-1 gradient, corrected by the curvature seen along the way (the L-BFGS two-loop recursion)."""
-        useful = [(s, y, 1.0 / float(s @ y)) for s, y in memory if float(s @ y) > 0]
-        rates = []
-        for s, y, inverse in reversed(useful):
-            rates.append(inverse * float(s @ gradient))
-            gradient = gradient - rates[-1] * y
-        direction = self.solver.solve(gradient.unsqueeze(0)).value[0]
-        for (s, y, inverse), rate in zip(useful, reversed(rates), strict=True):
-            direction = direction + (rate - inverse * float(y @ direction)) * s
-        return direction
+    def _given_inverse(self, vectors: Tensor) -> Tensor:
+        """H^-1 v for rows v (Q, P), as good as the solver has it."""
+        return self.solver.try_solve(vectors).value
+
+    def _inverse_at(self, theta: Tensor) -> Callable[[Tensor], Tensor]:
+        """The same with J's Hessian at ``theta``."""
+        hessian = Hessian(self.objective.hessian(theta))
+        solver = ConjugateGradient(hessian, self._given_inverse, tolerance=1e-2, max_steps=50)
+        return lambda vectors: solver.try_solve(vectors).value
+
+
+@dataclass(frozen=True)
+class _Point:
+    """theta (P,), F there and its gradient (P,)."""
+
+    theta: Tensor
+    value: float
+    gradient: Tensor
+
+    @property
+    def max_gradient(self) -> float:
+        return float(self.gradient.abs().max())
+
+
+def _two_loops(gradient: Tensor, memory: list[tuple[Tensor, Tensor]], inverse: Callable[[Tensor], Tensor]) -> Tensor:
+    """H^-1 gradient, corrected by the curvature seen along the way (the L-BFGS two-loop recursion)."""
+    useful = [(s, y, 1.0 / float(s @ y)) for s, y in memory if float(s @ y) > 0]
+    rates = []
+    for s, y, weight in reversed(useful):
+        rates.append(weight * float(s @ gradient))
+        gradient = gradient - rates[-1] * y
+    direction = inverse(gradient.unsqueeze(0))[0]
+    for (s, y, weight), rate in zip(useful, reversed(rates), strict=True):
+        direction = direction + (rate - weight * float(y @ direction)) * s
+    return direction
+
+
+def settled(objective: Objective, theta: Tensor, solver: Solver, max_steps: int = 20) -> Tensor:
+    """The optimum of J near ``theta`` as exactly as rounding allows, by Newton steps with the Hessian of ``solver``."""
+    here = objective.evaluate(theta)
+    for _ in range(max_steps):
+        if here.max_gradient <= ROUNDING:
+            break
+        there = objective.evaluate(here.theta - solver.try_solve(here.gradient.unsqueeze(0)).value[0])
+        if there.max_gradient > 0.5 * here.max_gradient:
+            break
+        here = there
+    return here.theta

@@ -31,7 +31,7 @@ from tagtrace.influence.tokens import TokenPass
 
 Score = Literal["influence", "cosine", "relative", "neighbour", "neighbour-dot", "neighbour-label"]
 
-MAX_WORK = 2e12
+MAX_WORK = 1e11
 """Multiply-adds that exact self-influences may take; above, only a shortlist gets them."""
 SHORTLIST = 1000
 SHORTLIST_ITERATED = 100
@@ -77,7 +77,9 @@ class Scorer:
     def _products(self, direction: Tensor) -> Tensor:
         """V . g_k of every candidate for V (P,), (K,)."""
         if self.candidates.kind == "token":
-            return torch.cat([one.products(direction.unsqueeze(0))[0] for one in self.passes])
+            size = float(direction.abs().max().clamp(min=1e-300))  # a sure query's gradient underflows in float32
+            products = torch.cat([one.products((direction / size).unsqueeze(0))[0] for one in self.passes])
+            return products.double() * size
         screen = Screen(self.head, self.index, self.candidates.segments)
         return self.candidates.total(screen.products(direction.unsqueeze(0))[0])
 

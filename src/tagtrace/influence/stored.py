@@ -2,7 +2,7 @@
 
 curvature/          for no damping; curvature-damped/ for the last other damping asked for
   inverse.safetensors   inverse (P, P), probes and products (R, P), all float64
-  curvature.json        what it belongs to (head, features, l2, damping) and the file's checksum
+  curvature.json        what it belongs to (head and its options, labels, features, l2, damping) and the file's checksum
 
 It may be deleted at any time. One that is damaged, or belongs to another head or other features, is never used.
 """
@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +24,21 @@ from tagtrace._checks import TagtraceError
 from tagtrace._files import folder_moved_when_whole
 from tagtrace.index import Index
 from tagtrace.index.files import FileRecord, map_tensors, write_tensors
+from tagtrace.influence.operators import check_damping
 from tagtrace.influence.solvers import Cholesky, Probes
 
 FORMAT = 1
 MARKER = "curvature.json"
 INVERSE = "inverse.safetensors"
+STALE = 3600.0
+"""Seconds after which a folder that was being written, or replaced, is one that a killed run left."""
 
 _log = logging.getLogger(__name__)
 
 
 def load_inverse(index: Index, damping: float) -> Cholesky | None:
     """The stored (H + damping I)^-1, memory-mapped, or None with a line in the log where it cannot be used."""
+    check_damping(damping)
     folder = _folder(index, damping)
     if not folder.exists():
         return None
@@ -55,6 +62,7 @@ def save_inverse(index: Index, damping: float, solver: Cholesky) -> None:
     folder = _folder(index, damping)
     tensors = {"inverse": solver.inverse, "probes": solver.probes.vectors, "products": solver.probes.products}
     try:
+        _clear(folder)
         with folder_moved_when_whole(folder, overwrite=True, marker=MARKER) as aside:
             record = write_tensors(aside / INVERSE, tensors)
             saved = {"owner": _owner(index, damping), "file": record.to_json()}
@@ -68,12 +76,24 @@ def _folder(index: Index, damping: float) -> Path:
     return index.folder / ("curvature-damped" if damping else "curvature")
 
 
+def _clear(folder: Path) -> None:
+    """Delete what killed runs left beside ``folder``, and ``folder`` itself where it has lost its record."""
+    for path in folder.parent.glob(f".{folder.name}.*"):
+        with suppress(OSError):  # another run may have moved it
+            if time.time() - path.stat().st_mtime > STALE:
+                shutil.rmtree(path)
+    if folder.is_dir() and [path.name for path in folder.iterdir()] == [INVERSE]:  # and nothing of anyone else's
+        shutil.rmtree(folder)
+
+
 def _owner(index: Index, damping: float) -> dict[str, Any]:
     """All that the Hessian depends on."""
     manifest = index.manifest
     return {
         "format": FORMAT,
         "head": manifest.head_file.sha256,
+        "options": manifest.head.to_json(),
+        "labels": [manifest.labels.scheme, *manifest.labels.labels],
         "features": [shard.files[0].sha256 for shard in manifest.shards],
         "l2": manifest.fit.l2,
         "damping": damping,

@@ -12,7 +12,6 @@ from tagtrace.influence.edits import Edit, EditedChains, Group
 from tagtrace.influence.effect import Effect, effect
 from tagtrace.influence.explain import Explainer
 from tagtrace.influence.query import Query
-from tagtrace.influence.refine import MAX_LOGITS
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import Rows
 
@@ -33,21 +32,16 @@ class WhatIf:
 
 def what_if(explainer: Explainer, query: Query, edits: Group, verify: bool = False) -> WhatIf:
     """What happens to ``query`` when all ``edits`` are made; with ``verify`` also after exact retraining."""
-    head, rows = explainer.head, explainer.rows
+    head, rows = explainer.optimum, explainer.rows
     check_edits(edits, head, rows)
     effects: dict[Literal["refine", "verify"], Effect] = {}
-    can_refine = num_logits(rows, edits, head.num_labels) <= MAX_LOGITS
+    can_refine = explainer.refiner.can_refine(edits)
     if can_refine:
         effects["refine"] = explainer.refiner.effects([edits], query)[0]
     if verify or not can_refine:
-        moved = head.at(explainer.retrainer.retrain(edits, tolerance=1e-7).theta)
+        moved = head.at(explainer.retrainer.retrain(edits).theta)
         effects["verify"] = effect(query, head, moved)
     return WhatIf(tuple(edits), effects)
-
-
-def num_logits(rows: Rows, edits: Group, num_labels: int) -> int:
-    """Tokens of the edited sentences times labels: the size of refine's problem."""
-    return num_labels * sum(int(rows.lengths[chain]) for chain in {edit.chain for edit in edits})
 
 
 @torch.no_grad()

@@ -9,10 +9,11 @@ in W and y_{t-1} x e_t + e_t x y_{t+1} in A (start and end where there is no nei
 
 from __future__ import annotations
 
-import time
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Barrier
 
 import numpy as np
 import torch
@@ -32,10 +33,10 @@ MIN_TILE = 16
 
 
 class TokenPass:
-    """Goes over the tokens of one shard under ``head``."""
+    """Goes over the tokens of one shard under ``head``; products are computed in ``dtype``."""
 
-    def __init__(self, head: Head, shard: Shard) -> None:
-        self.head, self.shard = head, shard
+    def __init__(self, head: Head, shard: Shard, dtype: torch.dtype = torch.float32) -> None:
+        self.head, self.shard, self.dtype = head, shard, dtype
         self.learned = {name for name, _ in head.named_parameters()}
         ends = shard.lengths.cumsum(0)
         position = torch.arange(len(shard.labels))
@@ -50,19 +51,19 @@ class TokenPass:
 
     @torch.no_grad()
     def products(self, directions: Tensor) -> Tensor:
-        """V . g_t for directions V (Q, P) and every token, (Q, n), in float32.
+        """V . g_t for directions V (Q, P) and every token, (Q, n).
 
         The errors of a token sum to 0, so its logits count only by how far they move above that of the first label.
         """
         Q, C = len(directions), self.head.num_labels
         parts = self.head.unflatten(directions)
-        weight = _above_first(parts["weight"][..., :-1].transpose(1, 2))  # (Q, D, C - 1)
+        weight = _above_first(parts["weight"][..., :-1].transpose(1, 2)).to(self.dtype)  # (Q, D, C - 1)
         weight = weight.transpose(1, 2).flatten(0, 1).contiguous()  # (Q (C - 1), D)
-        into, out_of = (_above_first(part) for part in self._beside(parts))  # (Q, C + 1, C - 1)
-        found = torch.empty(Q, len(self.shard.labels))
+        into, out_of = (_above_first(part).to(self.dtype) for part in self._beside(parts))  # (Q, C + 1, C - 1)
+        found = torch.empty(Q, len(self.shard.labels), dtype=self.dtype)
 
         def fill(some: range) -> None:
-            buffer = torch.zeros(BLOCK, self.head.dim)
+            buffer = torch.zeros(BLOCK, self.head.dim, dtype=self.dtype)
             for start in some[:: 8 * BLOCK]:
                 rows = slice(start, min(start + 8 * BLOCK, some.stop))
                 logits = _thin_product(self.shard.features[rows], weight, buffer)  # (n, Q (C - 1))
@@ -88,7 +89,8 @@ class TokenPass:
     def norms(self) -> Tensor:
         """|g_t| of every token, (n,), in float64: the squares of small errors underflow in float32."""
         errors = self.shard.errors.double()  # (n, C)
-        squares = torch.cat([part.float().square().sum(1) for part in self.shard.features.split(CHUNK)]).double() + 1.0
+        parts = self.shard.features.split(CHUNK)
+        squares = torch.cat([part.to(self.dtype).square().sum(1) for part in parts]).double() + 1.0
         both = ~self.is_first & ~self.is_last
         if "transitions" in self.learned:
             squares += (~self.is_first).double() + (~self.is_last).double()
@@ -103,39 +105,43 @@ class TokenPass:
 
     @torch.no_grad()
     def feature_products(self, vector: Tensor) -> Tensor:
-        """v . F_t for v (D,) and every token, (n,), in float32."""
-        return torch.cat([part.float() @ vector.float() for part in self.shard.features.split(CHUNK)])
+        """v . F_t for v (D,) and every token, (n,)."""
+        vector = vector.to(self.dtype)
+        return torch.cat([part.to(self.dtype) @ vector for part in self.shard.features.split(CHUNK)])
 
     @torch.no_grad()
     def feature_norms(self) -> Tensor:
         """|F_t| of every token, (n,)."""
-        return torch.cat([part.float().norm(dim=1) for part in self.shard.features.split(CHUNK)])
+        return torch.cat([part.to(self.dtype).norm(dim=1) for part in self.shard.features.split(CHUNK)])
 
 
 def _above_first(logits: Tensor) -> Tensor:
-    """(..., C) to (..., C - 1): what the other labels have above the first, in float32."""
-    return (logits[..., 1:] - logits[..., :1]).float()
+    """(..., C) to (..., C - 1): what the other labels have above the first."""
+    return logits[..., 1:] - logits[..., :1]
 
 
 def _thin_product(features: Tensor, vectors: Tensor, buffer: Tensor) -> Tensor:
-    """F V^T (n, K) for features F (n, D) of any dtype and few vectors V (K, D), in float32 like ``buffer`` (BLOCK, D).
+    """F V^T (n, K) for features F (n, D) and few vectors V (K, D), in the dtype of V and ``buffer`` (BLOCK, D).
 
-    One large product of this shape is slow: the features go through memory again in float32, and BLAS copies them once
-    more. Here a block is converted where it stays in the cache, then multiplied in tiles that BLAS takes as they are.
+    One large product of this shape is slow: the features go through memory again once converted, and BLAS copies them
+    once more. Here a block is converted where it stays in the cache, then multiplied in tiles that BLAS takes as they
+    are.
     """
     K, D = vectors.shape
+    if K == 0:
+        return vectors.new_zeros(len(features), 0)
     tiles, turned = buffer.view(-1, _tile(K, D), D).numpy(), vectors.numpy().T
     blocks = features.split(BLOCK)
-    found = np.empty((len(blocks), *tiles.shape[:2], K), np.float32)
+    found = np.empty((len(blocks), *tiles.shape[:2], K), tiles.dtype)
     for block, results in zip(blocks, found, strict=True):
         buffer[: len(block)].copy_(block)
         np.matmul(tiles, turned, out=results)
-    return torch.from_numpy(found).view(-1 if K else 0, K)[: len(features)]
+    return torch.from_numpy(found).view(-1, K)[: len(features)]
 
 
 def _tile(K: int, D: int) -> int:
     """Tokens of a tile: a power of two."""
-    most = min(TILE_RESULTS // max(K, 1), TILE_WORK // max(K * D, 1), BLOCK)
+    most = min(TILE_RESULTS // K, TILE_WORK // max(K * D, 1), BLOCK)
     return 2 ** (most.bit_length() - 1) if most >= MIN_TILE else BLOCK
 
 
@@ -148,13 +154,14 @@ def _share(work: Callable[[range], None], count: int) -> None:
         for some in ranges:
             work(some)
     else:
-        list(_workers(num_threads).map(work, ranges))
+        list(_workers(num_threads, os.getpid()).map(work, ranges))
 
 
 @cache
-def _workers(num_threads: int) -> ThreadPoolExecutor:
-    """Threads that compute by themselves: torch does not start more inside them."""
+def _workers(num_threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """Threads that compute by themselves: torch does not start more inside them. A fork needs threads of its own."""
     pool = ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,))
-    list(pool.map(lambda _: time.sleep(0.001), range(num_threads)))  # all of them start
+    everyone = Barrier(num_threads)
+    list(pool.map(lambda _: everyone.wait(), range(num_threads)))  # all of them have started
     torch.set_num_threads(num_threads)
     return pool

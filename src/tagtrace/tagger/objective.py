@@ -24,6 +24,8 @@ from tagtrace.tagger.rows import Rows, pad_rows, unpad_rows
 from tagtrace.tagger.scores import Scores
 from tagtrace.tagger.tangents import Tangent, marginal_tangent
 
+TOGETHER = 2**22
+"""Numbers (thetas x tokens x labels) held at once for several gradients."""
 DOUBLE_LIMIT = 2**31
 """Features are held in float64 up to this many bytes; larger ones are converted chunk by chunk."""
 
@@ -79,9 +81,14 @@ class Objective:
         value = total / self.num_chains + 0.5 * self.l2 * float(theta.square().sum())
         return Evaluation(theta, value, flat, runs)
 
-    @torch.no_grad()
     def gradients(self, thetas: Tensor) -> Tensor:
-        """The gradients of J at Q thetas (Q, P), which share their passes over the features, (Q, P)."""
+        """The gradients of J at Q thetas (Q, P), sharing passes over the features where memory allows, (Q, P)."""
+        longest = max(len(chunk.labels) for chunk in self.chunks)
+        together = max(TOGETHER // (longest * self.head.num_labels), 1)
+        return torch.cat([self._gradients(part) for part in thetas.split(together)])
+
+    @torch.no_grad()
+    def _gradients(self, thetas: Tensor) -> Tensor:
         gradients = self.head.unflatten(torch.zeros_like(thetas))
         weights = self.head.unflatten(thetas)["weight"].flatten(0, 1)  # (Q C, D + 1)
         for chunk in self.chunks:

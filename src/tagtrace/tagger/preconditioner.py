@@ -4,7 +4,7 @@ Each token is taken alone: the Hessian's W part becomes (1/N) sum_t Cov_t x f_t 
 Cov_t = diag(p_t) - p_t p_t^T, a (C, C) grid of (D + 1, D + 1) blocks, factored by Cholesky. That leaves out how
 neighbouring labels covary, which conjugate gradients put right. Heads with more than ``MAX_FULL`` parameters keep only
 the grid's diagonal, in the basis of labels that makes sum_t Cov_t diagonal: there what is left out averages to nothing.
-Transitions and start and end scores are scaled by how often they are expected.
+Transitions are scaled by how often they are expected, start and end scores by p (1 - p) of the first and last label.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TokenPreconditioner:
         self.basis = torch.eye(C).to(head.weight) if is_full else _label_basis(chunks, runs)  # (C, C), by columns
         pairs = [(c, k) for c in range(C) for k in range(c, C) if is_full or c == k]
         blocks = {pair: head.weight.new_zeros(D, D) for pair in pairs}
-        edges = head.weight.new_zeros(C, C)
+        edges, first, last = head.weight.new_zeros(C, C), head.weight.new_zeros(C), head.weight.new_zeros(C)
         for chunk, chains in zip(chunks, runs, strict=True):
             features = chunk.features.double()
             features = torch.cat([features, features.new_ones(len(features), 1)], 1)  # (n, D + 1)
@@ -49,7 +49,10 @@ class TokenPreconditioner:
                 products = nodes @ (self.basis[:, c] * self.basis[:, k])  # (n,)
                 blocks[c, k] += _moment(features, products - means[:, c] * means[:, k])
             edges += chains.edge_sum(nodes.new_ones(len(chunk.lengths)))
+            at_first, at_last = end_variances(chains)
+            first, last = first + at_first, last + at_last
         self.edges = edges / num_chains + shift  # (C, C)
+        self.first, self.last = first / num_chains + shift, last / num_chains + shift  # (C,)
         self.factor = _factor(self._grid(blocks, is_full).div_(num_chains), shift)
 
     def _grid(self, blocks: dict[tuple[int, int], Tensor], is_full: bool) -> Tensor:
@@ -71,7 +74,7 @@ class TokenPreconditioner:
         if "transitions" in parts:
             scaled["transitions"] = parts["transitions"] / self.edges
         if "start" in parts:
-            scaled["start"], scaled["end"] = parts["start"] / self.edges.sum(1), parts["end"] / self.edges.sum(0)
+            scaled["start"], scaled["end"] = parts["start"] / self.first, parts["end"] / self.last
         return torch.cat([part.flatten(1) for part in scaled.values()], 1)
 
     def _solve(self, weights: Tensor) -> Tensor:
@@ -79,6 +82,14 @@ class TokenPreconditioner:
         turned = (self.basis.T @ weights).reshape(len(weights), len(self.factor), -1)  # (Q, blocks, size)
         solved = torch.cholesky_solve(turned.permute(1, 2, 0), self.factor)  # (blocks, size, Q)
         return self.basis @ solved.permute(2, 0, 1).reshape(weights.shape)
+
+
+def end_variances(chains: ScaledRun) -> tuple[Tensor, Tensor]:
+    """sum over chains of p (1 - p) for their first labels and for their last, (C,) each: the Hessian's diagonal."""
+    nodes = chains.nodes()  # (B, T, C)
+    last = nodes[torch.arange(len(nodes)), chains.scores.lengths - 1]  # (B, C)
+    first, last = (p * (1.0 - p).clamp(min=0.0) for p in (nodes[:, 0], last))
+    return first.sum(0), last.sum(0)
 
 
 def _label_basis(chunks: Sequence[Rows], runs: Sequence[ScaledRun]) -> Tensor:

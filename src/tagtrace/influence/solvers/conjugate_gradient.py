@@ -19,6 +19,8 @@ from tagtrace.influence.solvers.solution import Solution, Solver, relative_resid
 class ConjugateGradient(Solver):
     """Stops when every |K x - b| <= tolerance |b|, or after ``max_steps``."""
 
+    advice = "allow more steps, add damping, or use the dense solver"
+
     def __init__(
         self,
         operator: Operator,

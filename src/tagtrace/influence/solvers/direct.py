@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from tagtrace.influence.operators import Identity, Kronecker
-from tagtrace.influence.solvers.solution import Solution, Solver, relative_residual
+from tagtrace.influence.solvers.solution import WORST_RESIDUAL, Solution, Solver, relative_residual
 
 
 class Direct(Solver):
@@ -17,4 +17,6 @@ class Direct(Solver):
     def try_solve(self, right: Tensor) -> Solution:
         right = right.double()
         value = self.invertible.inverse(right)
-        return Solution(value, relative_residual(self.invertible, value, right), 0, "exact")
+        residual = relative_residual(self.invertible, value, right)
+        is_good = bool((residual <= WORST_RESIDUAL).all())
+        return Solution(value, residual, 0, "exact" if is_good else "not converged")

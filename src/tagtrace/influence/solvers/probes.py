@@ -17,6 +17,9 @@ NUM_PROBES = 32
 """The estimate is then within a third of the truth nearly always, and below a fifth of it practically never."""
 
 
+EPS = torch.finfo(torch.float64).eps
+
+
 @dataclass(frozen=True)
 class Probes:
     """z and K z, (R, P) each."""
@@ -36,3 +39,8 @@ class Probes:
         """|K x - b| / |b| for each row of x and b (Q, P), estimated, (Q,)."""
         seen = value @ self.products.T - right @ self.vectors.T  # (Q, R)
         return seen.square().mean(1).sqrt() / right.norm(dim=1).clamp(min=1e-300)
+
+    def rounding(self, value: Tensor, right: Tensor) -> Tensor:
+        """What float64 alone leaves of that residual, about, (Q,): eps |K| |x| / |b|, |K| from the probes."""
+        size = self.products.norm(dim=1).square().mean().sqrt()
+        return EPS * size * value.norm(dim=1) / right.norm(dim=1).clamp(min=1e-300)

@@ -11,6 +11,9 @@ from torch import Tensor
 from tagtrace._checks import TagtraceError
 from tagtrace.influence.operators import Operator
 
+WORST_RESIDUAL = 1e-6
+"""Relative; a solve by formula or by an inverse that ends above it has failed, unless rounding alone explains it."""
+
 
 class SolveError(TagtraceError):
     """A linear system was not solved to the accuracy asked for."""
@@ -33,6 +36,8 @@ class Solver(ABC):
 
     operator: Operator | None
     """K + damping I, where it is at hand."""
+    advice: str = "add damping or refit with a larger l2"
+    """What to try where a solve fails."""
 
     @abstractmethod
     def try_solve(self, right: Tensor) -> Solution:
@@ -43,10 +48,8 @@ class Solver(ABC):
         solution = self.try_solve(right)
         if solution.status == "not converged" or not bool(solution.value.isfinite().all()):
             worst = float(solution.residual.max())
-            raise SolveError(
-                f"the curvature solve stopped at a relative residual of {worst:.1e} after {solution.num_steps} steps; "
-                "add damping, allow more steps, or use the dense solver"
-            )
+            steps = f" after {solution.num_steps} steps" if solution.num_steps > 1 else ""
+            raise SolveError(f"the curvature solve ended at a relative residual of {worst:.1e}{steps}; {self.advice}")
         return solution
 
 
