@@ -1,0 +1,135 @@
+"""What a head believes of the training labels: p(y_t | x) of every token, and what each label and sentence costs.
+
+*In-sample* probabilities come from the head that was fitted to these labels; an encoder that memorised a wrong label
+hides it there. *Out-of-sample* ones come from a head, or a tagger, that has not seen the sentence's document
+(``folds``, ``encoder_folds``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import DataError
+from tagtrace.index import Index
+from tagtrace.tagger import crf
+from tagtrace.tagger.head import Head
+from tagtrace.tagger.recursions import run
+from tagtrace.tagger.rows import Rows, pad_rows, unpad_rows
+from tagtrace.tagger.tagger import Progress
+
+Source = Literal["in-sample", "out-of-sample"]
+
+MAX_TOKENS = 8192
+"""Features are converted to the head's dtype this many tokens at a time (or one longer chain)."""
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """N tokens in B chains, in the order of the index."""
+
+    marginals: Tensor
+    """p(y_t = c | x), (N, C) float32."""
+    labels: Tensor
+    """The labels given, (N,)."""
+    lengths: Tensor
+    """(B,)"""
+    conditional_losses: Tensor
+    """-log p(y_t | labels of all other tokens, x), (N,) float64."""
+    joint_losses: Tensor
+    """-log p(y | x) of each chain, (B,) float64."""
+    source: Source
+
+    def __post_init__(self) -> None:
+        num_tokens, num_chains = len(self.labels), len(self.lengths)
+        shapes = [len(self.marginals), len(self.conditional_losses), len(self.joint_losses), int(self.lengths.sum())]
+        if shapes != [num_tokens, num_tokens, num_chains, num_tokens]:
+            raise DataError(
+                f"probabilities of {shapes[0]} tokens do not fit {num_tokens} labels in {num_chains} chains"
+            )
+
+    def check_index(self, index: Index) -> None:
+        """Raise DataError unless these are of the labels of this index."""
+        same_chains = torch.equal(self.lengths, index.lengths) and self.marginals.shape[1] == len(index.labels)
+        if not same_chains or not torch.equal(self.labels, torch.cat([shard.labels for shard in index.shards])):
+            raise DataError(f"{index.folder}: the probabilities are of other data; work them out for this index")
+
+
+@torch.no_grad()
+def in_sample(index: Index, progress: Progress | None = None) -> Probabilities:
+    """Of the index's own head, in one pass over its features."""
+    probabilities = empty(index.lengths, torch.cat([shard.labels for shard in index.shards]), len(index.labels))
+    for shard in index.shards:
+        chains = torch.arange(shard.first_chain, shard.first_chain + len(shard.lengths))
+        fill(probabilities, chains, index.head, shard.rows())
+        if progress is not None:
+            progress(int(chains[-1]) + 1, index.num_chains)
+    return probabilities
+
+
+def empty(lengths: Tensor, labels: Tensor, num_labels: int, source: Source = "in-sample") -> Probabilities:
+    """Probabilities to be filled in; NaN until then."""
+    marginals = torch.full((len(labels), num_labels), torch.nan)
+    losses = torch.full((len(labels),), torch.nan, dtype=torch.float64)
+    return Probabilities(marginals, labels, lengths, losses, losses.new_full((len(lengths),), torch.nan), source)
+
+
+@torch.no_grad()
+def fill(probabilities: Probabilities, chains: Tensor, head: Head, rows: Rows) -> None:
+    """Set the values of ``chains`` (b,), whose features are ``rows``, in the same order, to what ``head`` gives."""
+    places = token_places(probabilities.lengths, chains)  # (n,)
+    first_token = first_chain = 0
+    for chunk in rows.chunks(MAX_TOKENS):
+        tokens = places[first_token : first_token + len(chunk.labels)]
+        some = chains[first_chain : first_chain + len(chunk.lengths)]
+        nodes, conditional, joint = _believed(head, chunk)
+        probabilities.marginals[tokens] = nodes.float().cpu()
+        probabilities.conditional_losses[tokens] = conditional.cpu()
+        probabilities.joint_losses[some] = joint.cpu()
+        first_token, first_chain = first_token + len(tokens), first_chain + len(some)
+
+
+def token_places(lengths: Tensor, chains: Tensor) -> Tensor:
+    """The rows of the tokens of ``chains`` (b,) where all chains have ``lengths`` (B,), (n,)."""
+    starts, some = (lengths.cumsum(0) - lengths)[chains], lengths[chains]
+    return torch.repeat_interleave(starts, some) + positions(some)
+
+
+def positions(lengths: Tensor) -> Tensor:
+    """The position of each token in its chain, (n,).
+
+    >>> positions(torch.tensor([2, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    return torch.arange(int(lengths.sum())) - torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
+
+
+def chain_rows(index: Index, keep: Tensor) -> Iterator[tuple[Tensor, Rows]]:
+    """The chains where ``keep`` (B,) is True, shard by shard: their numbers, and features in the stored dtype."""
+    for shard in index.shards:
+        kept = keep[shard.first_chain : shard.first_chain + len(shard.lengths)]
+        if bool(kept.any()):
+            chains = kept.nonzero().squeeze(1)
+            tokens = token_places(shard.lengths, chains)
+            part = Rows(shard.features[tokens], shard.labels[tokens], shard.lengths[chains])
+            yield chains + shard.first_chain, part
+
+
+def _believed(head: Head, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+    """Node marginals (n, C), conditional losses (n,) and joint losses (b,) under ``head``."""
+    scores = head(rows.features.to(head.weight), rows.lengths)
+    labels = pad_rows(rows.labels, rows.lengths)  # (b, T)
+    chains = run(scores)
+    joint = chains.log_z() - crf.path_score(scores, labels)
+    segments = token_segments(rows.lengths)  # (n, 3)
+    return unpad_rows(chains.nodes(), rows.lengths), crf.conditional_loss(scores, labels, segments), joint
+
+
+def token_segments(lengths: Tensor) -> Tensor:
+    """(chain, start, stop) of every token, (n, 3)."""
+    chain, start = torch.repeat_interleave(torch.arange(len(lengths)), lengths), positions(lengths)
+    return torch.stack([chain, start, start + 1], 1)
