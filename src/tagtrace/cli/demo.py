@@ -71,10 +71,21 @@ def explain_one(folder: Path, tagger: Tagger, corpus: InventedCorpus) -> None:
     if case is None:
         return
     found = Explainer(index, "identity").explain(make_query(tagger, case, "predicted"), "cosine", top=5)
-    show_case(index, case, {"supporters": found.supporters, "opposers": found.opposers})
+    show_case(
+        index,
+        case,
+        {"supporters": found.supporters, "opposers": found.opposers},
+        case.predicted[case.start : case.stop],
+        "cosine",
+    )
     planted = {(error.sentence, t) for error in corpus.errors for t in range(error.start, error.stop)}
     hits = sum((index.sentence(one.chain).id, one.start) in planted for one in found.supporters)
     out.print(f"{hits} of the {len(found.supporters)} supporters are planted errors", highlight=False)
+    out.print(
+        f"the same again: tagtrace explain {folder / 'index'} --data {folder / 'data' / 'dev.conll'} "
+        f"--sentence {case.sentence.id} --segment {case.start}:{case.stop} --score cosine",
+        soft_wrap=True, highlight=False,
+    )  # fmt: skip
 
 
 def _first_club_taken_for_a_place(sentences: Sequence[Sentence], predictions: Sequence[tuple[str, ...]]) -> Case | None:
