@@ -42,7 +42,7 @@ TOGETHER = 2**24
 """Numbers held at once: groups are solved together as long as their logits times (P or their logits) fit."""
 MAX_LOGITS = 8_000
 """Of a group (tokens times labels, and transitions); beyond, exact retraining costs no more."""
-TOLERANCE = 1e-7
+TOLERANCE = 1e-6
 """On max |grad phi|."""
 CONTRACTION = 0.5
 """The longest a move may be, as a share of the one before it, in the metric of H."""
