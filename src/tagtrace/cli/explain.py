@@ -117,19 +117,12 @@ def _climb(explainer: Explainer, query: Query, found: Explanation, rung: Rung) -
     sides = {"supporters": found.supporters, "opposers": found.opposers}
     if rung == "screen":
         return sides, {}
-    sides = {name: _refined(explainer, query, side) for name, side in sides.items()}
+    sides = {name: explainer.refine_all(query, side) for name, side in sides.items()}
     if rung == "verify":
         return sides, {name: [_verified(explainer, query, one) for one in side] for name, side in sides.items()}
     for side in sides.values():
         side[:] = [one if one.effect else _verified(explainer, query, one) or one for one in side]
     return sides, {}
-
-
-def _refined(explainer: Explainer, query: Query, side: list[Ranked]) -> list[Ranked]:
-    """The segments with their predicted effects; those with too many tokens to refine as they are."""
-    fits = [explainer.refiner.can_refine(one.edits()) for one in side]
-    refined = iter(explainer.refine_all(query, [one for one, is_fit in zip(side, fits, strict=True) if is_fit]))
-    return [next(refined) if is_fit else one for one, is_fit in zip(side, fits, strict=True)]
 
 
 def _verified(explainer: Explainer, query: Query, one: Ranked) -> Ranked | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,10 +26,10 @@ def minimise(function: Function, start: Tensor, tolerance: float, max_steps: int
     for _ in range(max_steps):
         if not bool(live.any()):
             break
-        step = -_inverse(here.gradient, memory)
+        step = -two_loops(here.gradient, memory)
         is_down = (step * here.gradient).sum(1, keepdim=True) < 0
         there, took = _downhill(function, here, torch.where(is_down, step, -here.gradient), live)
-        memory = [*memory[1 - MEMORY :], _pair(there.where - here.where, there.gradient - here.gradient)]
+        memory = [*memory[1 - MEMORY :], pair(there.where - here.where, there.gradient - here.gradient)]
         here, live = there, took & (there.gradient.abs().amax(1) > tolerance)
     return here.where
 
@@ -67,18 +67,26 @@ def _downhill(function: Function, here: _Points, step: Tensor, live: Tensor) -> 
     return there, live & ~waiting
 
 
-def _pair(step: Tensor, change: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def pair(step: Tensor, change: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """s, y and 1 / (s . y), which is zero where the step saw no positive curvature and is to be passed over."""
     product = (step * change).sum(1)
     return step, change, torch.where(product > 1e-10 * (step * step).sum(1), 1.0 / product, 0.0)
 
 
-def _inverse(gradient: Tensor, memory: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-    """The two-loop recursion, from the identity: the problems here are the identity plus something of low rank."""
+def two_loops(
+    gradient: Tensor,
+    memory: Sequence[tuple[Tensor, Tensor, Tensor]],
+    inverse: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """The inverse Hessian times gradients (G, M), by the steps remembered (``pair``) and a first guess of it.
+
+    Without a guess, from the identity: phi of ``refine`` is bent like the identity plus something of low rank.
+    """
     rates = []
     for s, y, weight in reversed(memory):
         rates.append(weight * (s * gradient).sum(1))
         gradient = gradient - rates[-1].unsqueeze(1) * y
+    direction = gradient if inverse is None else inverse(gradient)
     for (s, y, weight), rate in zip(memory, reversed(rates), strict=True):
-        gradient = gradient + (rate - weight * (y * gradient).sum(1)).unsqueeze(1) * s
-    return gradient
+        direction = direction + (rate - weight * (y * direction).sum(1)).unsqueeze(1) * s
+    return direction

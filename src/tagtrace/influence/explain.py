@@ -142,7 +142,7 @@ class Explainer:
         return self.refine_all(query, [ranked])[0]
 
     def refine_all(self, query: Query, ranked: Sequence[Ranked]) -> list[Ranked]:
-        """As ``refine``, for many at once; what is too long to refine is verified."""
+        """As ``refine``, for many at once; what is too long to refine stays as it is, for ``verify``."""
         if not ranked:
             return []
         groups = [one.edits() for one in ranked]
@@ -150,7 +150,7 @@ class Explainer:
         short = [group for group, fit in zip(groups, fits, strict=True) if fit]
         effects = iter(self.refiner.effects(short, query))
         return [
-            replace(one, effect=next(effects), rung="refine") if fit else self.verify(query, one)
+            replace(one, effect=next(effects), rung="refine") if fit else one
             for one, fit in zip(ranked, fits, strict=True)
         ]
 

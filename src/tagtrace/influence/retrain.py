@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import TrainingError
+from tagtrace.influence.descent import MEMORY, pair, two_loops
 from tagtrace.influence.edits import EditedChains, Group
 from tagtrace.influence.operators import Hessian
 from tagtrace.influence.solvers import ConjugateGradient, Solver
@@ -24,8 +25,6 @@ from tagtrace.tagger.rows import Rows
 
 RENEW = 30
 """Evaluations after which the Hessian is taken where the iteration stands."""
-MEMORY = 20
-"""Steps that L-BFGS remembers."""
 SHARE = 1e-3
 """Of the gradient at the start."""
 ROUNDING = 1e-13
@@ -52,13 +51,13 @@ class Retrainer:
         edited = EditedChains(self.rows, group)
         here = self._evaluate(self.theta.clone(), edited)
         goal = max(min(tolerance, SHARE * here.max_gradient), ROUNDING)
-        inverse, memory, num_evaluations = self._given_inverse, list[tuple[Tensor, Tensor]](), 1
+        inverse, memory, num_evaluations = self._given_inverse, list[tuple[Tensor, Tensor, Tensor]](), 1
         renew_at = RENEW
         while here.max_gradient > goal:
             if num_evaluations >= renew_at:
                 inverse, memory = self._inverse_at(here.theta), []
                 renew_at = num_evaluations + RENEW
-            step = -_two_loops(here.gradient, memory, inverse)
+            step = -two_loops(here.gradient.unsqueeze(0), memory, inverse)[0]
             there, num_tries = self._downhill(here, step, edited, max_evaluations - num_evaluations)
             num_evaluations += num_tries
             if there is None:
@@ -68,7 +67,8 @@ class Retrainer:
                     f"retraining stopped at max |gradient| {here.max_gradient:.1e} after {num_evaluations} evaluations "
                     f"(wanted {goal:.0e}); edit fewer labels at once, or build the index with a larger l2"
                 )
-            memory = [*memory[1 - MEMORY :], (there.theta - here.theta, there.gradient - here.gradient)]
+            moved, bent = there.theta - here.theta, there.gradient - here.gradient
+            memory = [*memory[1 - MEMORY :], pair(moved.unsqueeze(0), bent.unsqueeze(0))]
             here = there
         return Retrained(here.theta, here.max_gradient, num_evaluations)
 
@@ -115,19 +115,6 @@ class _Point:
     @property
     def max_gradient(self) -> float:
         return float(self.gradient.abs().max())
-
-
-def _two_loops(gradient: Tensor, memory: list[tuple[Tensor, Tensor]], inverse: Callable[[Tensor], Tensor]) -> Tensor:
-    """H^-1 gradient, corrected by the curvature seen along the way (the L-BFGS two-loop recursion)."""
-    useful = [(s, y, 1.0 / float(s @ y)) for s, y in memory if float(s @ y) > 0]
-    rates = []
-    for s, y, weight in reversed(useful):
-        rates.append(weight * float(s @ gradient))
-        gradient = gradient - rates[-1] * y
-    direction = inverse(gradient.unsqueeze(0))[0]
-    for (s, y, weight), rate in zip(useful, reversed(rates), strict=True):
-        direction = direction + (rate - weight * float(y @ direction)) * s
-    return direction
 
 
 def settled(objective: Objective, theta: Tensor, solver: Solver, max_steps: int = 20) -> Tensor:
