@@ -1,0 +1,163 @@
+"""Findings: plain records of training labels that are probably wrong, and the files they are kept in."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tagtrace._checks import DataError, at
+from tagtrace._files import file_moved_when_whole
+from tagtrace.data.schemes import segments
+
+COLUMNS = ("rank", "sentence", "start", "stop", "line", "document", "text", "given", "proposed", "score", "confidence",
+           "pattern", "before", "after")  # fmt: skip
+"""Of the CSV file."""
+
+_LISTS = ("tokens", "before", "after", "given", "proposed")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Tokens ``start:stop`` of a training sentence whose labels are probably wrong."""
+
+    rank: int
+    """From 1, the most suspicious first. Also the finding's name."""
+    sentence: str
+    """Its id."""
+    document: str
+    chain: int
+    """Its number in the index."""
+    start: int
+    stop: int
+    line: int
+    """Of the first token in the data file, from 1."""
+    tokens: tuple[str, ...]
+    before: tuple[str, ...]
+    """A few tokens that precede it in the sentence."""
+    after: tuple[str, ...]
+    given: tuple[str, ...]
+    """The labels in the data, normalised, one a token."""
+    proposed: tuple[str, ...]
+    score: float
+    """By which findings are ranked, higher = more suspicious."""
+    confidence: float
+    """The probability that the labels given are wrong, as estimated."""
+    scores: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Further evidence by name, for the reader."""
+    pattern: int | None = None
+    """The number of the systematic mistake that it belongs to."""
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.tokens)
+
+    @property
+    def change(self) -> str:
+        """The types given and proposed: ``LOC -> ORG``, ``MISC -> O``, ``ORG -> ORG`` where only boundaries differ."""
+        return f"{spelled(self.given)} -> {spelled(self.proposed)}"
+
+    def to_json(self) -> str:
+        """One line of ``findings.jsonl``."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Finding:
+        """The finding that ``to_json`` wrote; raises ValueError where the record is none."""
+        _check(record)
+        tuples = {key: tuple(record[key]) for key in _LISTS}
+        found = cls(**{**record, **tuples})
+        if not 0 <= found.start < found.stop or any(
+            len(labels) != found.stop - found.start for labels in (found.tokens, found.given, found.proposed)
+        ):
+            raise ValueError(f"tokens {found.start}:{found.stop} need a token and two labels each")
+        return found
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_int(value) or isinstance(value, float)
+
+
+def _check(record: Any) -> None:
+    """Raise ValueError unless the record has the keys of a finding, and values that fit them."""
+    if not isinstance(record, dict):
+        raise ValueError("expected a JSON object")
+    for name in dict.fromkeys((*record, *(name for name in _KINDS if name not in ("scores", "pattern")))):
+        if name not in record or name not in _KINDS:
+            raise ValueError(f"the key {name} is {'unknown' if name in record else 'missing'}")
+        if not _KINDS[name](record[name]):
+            raise ValueError(f"{name} cannot be {json.dumps(record[name])[:40]}")
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("sentence", "document"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("rank", "chain", "start", "stop", "line"), _is_int),
+    **dict.fromkeys(("score", "confidence"), _is_number),
+    **dict.fromkeys(_LISTS, lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value)),
+    "scores": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+    "pattern": lambda value: value is None or _is_int(value),
+}
+"""Whether a value that was read from JSON fits its field."""
+
+
+def spelled(labels: Sequence[str]) -> str:
+    """The types of the segments that normalised labels spell, in order, ``O`` where there is none.
+
+    >>> spelled(["B-ORG", "I-ORG", "O", "B-LOC"]), spelled(["O"]), spelled(["I-PER"])
+    ('ORG+LOC', 'O', 'PER')
+    """
+    has_prefixes = any(label[:2] in ("B-", "I-") for label in labels)
+    found = [segment.type for segment in segments(labels, "iob2" if has_prefixes else "io")]
+    return "+".join(dict.fromkeys(found)) or "O"
+
+
+def write_findings(findings: Sequence[Finding], path: str | Path) -> None:
+    """As JSON lines, one finding a line."""
+    with file_moved_when_whole(path) as stream:
+        stream.writelines(_encoded(f"{finding.to_json()}\n") for finding in findings)
+
+
+def write_findings_table(findings: Sequence[Finding], path: str | Path) -> None:
+    """As CSV, for a spreadsheet."""
+    with file_moved_when_whole(path) as stream:
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(COLUMNS)
+        for one in findings:
+            lists = {key: " ".join(getattr(one, key)) for key in ("given", "proposed", "before", "after")}
+            writer.writerow([lists.get(column, getattr(one, column)) for column in COLUMNS])
+        stream.write(_encoded(text.getvalue()))
+
+
+def _encoded(text: str) -> bytes:
+    """As UTF-8, half a surrogate pair as the JSON escape of it."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def read_findings(path: str | Path) -> list[Finding]:
+    """What ``write_findings`` wrote; an error says on which line."""
+    path, found = Path(path), list[Finding]()
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # a token may hold other ends of lines
+    except OSError as error:
+        raise DataError(f"{at(path)}: cannot be read: {error.strerror}; give the findings that audit wrote") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{at(path)}: is not UTF-8; give the findings.jsonl that audit wrote") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append(Finding.from_json(json.loads(line)))
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"{at(path, number)}: no finding ({error}); give the findings.jsonl that audit wrote"
+            ) from None
+    return found
