@@ -1,0 +1,271 @@
+"""Fixing: chosen findings applied to a copy of the data, and the log that repeats it.
+
+Every change is checked against the data as given (tokens and labels must be those the finding saw), then all are made
+together. A segment that loses its first token goes on as a segment of its own, as a reader of the file would take it:
+after B-ORG I-ORG with B-LOC in the first place stands B-LOC B-ORG. Such a repair belongs to the change that made it
+necessary, and to its log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from tagtrace._checks import DataError, at
+from tagtrace._files import file_moved_when_whole
+from tagtrace.data.corpus import Corpus
+from tagtrace.data.schemes import LabelError, normalise
+from tagtrace.data.sentence import Sentence
+from tagtrace.findings.finding import Finding
+
+_TUPLES = ("tokens", "given", "new")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Tokens ``start:stop`` of a sentence (or document) get other labels."""
+
+    rank: int
+    """Of the finding."""
+    sentence: str
+    """Its id, or the document's name where the finding is in a whole document."""
+    line: int
+    """Of the first token in the data file, from 1."""
+    start: int
+    stop: int
+    tokens: tuple[str, ...]
+    given: tuple[str, ...]
+    """The labels in the data, normalised."""
+    new: tuple[str, ...]
+    repaired: int = 0
+    """How many of the new labels the finding did not propose: they keep the labels well formed."""
+
+    def __str__(self) -> str:
+        return f"finding {self.rank} ({self.sentence} {self.start}:{self.stop})"
+
+    def to_json(self) -> str:
+        """One line of the log."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Change:
+        """The change that ``to_json`` wrote."""
+        change = cls(**{**record, **{key: tuple(record[key]) for key in _TUPLES}})
+        numbers = (change.rank, change.line, change.start, change.stop, change.repaired)
+        if not all(type(number) is int for number in numbers) or type(change.sentence) is not str:
+            raise ValueError("a number or an id is none")
+        return change
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The data with other labels, and what was changed, by rank."""
+
+    corpus: Corpus
+    changes: tuple[Change, ...]
+
+
+def fix(corpus: Corpus, findings: Iterable[Finding]) -> Fixed:
+    """Give the findings' tokens the labels proposed; ``corpus`` stays as it is.
+
+    Raises DataError where a finding is not about these data, or where two contradict each other.
+    """
+    return replay(
+        corpus,
+        [
+            Change(one.rank, one.sentence, one.line, one.start, one.stop, one.tokens, one.given, one.proposed)
+            for one in findings
+        ],
+    )
+
+
+def replay(corpus: Corpus, changes: Iterable[Change]) -> Fixed:
+    """Make the changes of a log again, in the same data or in a copy of it."""
+    asked = sorted(changes, key=lambda change: change.rank)
+    places = _Places(corpus, asked)
+    wanted: dict[int, tuple[str, Change]] = {}  # by row: the label, and who wants it
+    rows: list[tuple[int, Change]] = []
+    for change in asked:
+        _check_shape(change)
+        row = places.find(change)
+        places.check_labels(row, change)
+        rows.append((row, change))
+        for token, label in enumerate(change.new):
+            other = wanted.setdefault(row + token, (label, change))
+            if other[0] != label:
+                raise DataError(
+                    f"{change} and {other[1]} want {label} and {other[0]} for the same token; choose one of them"
+                )
+    labels = list(places.labels)
+    for row, (label, _) in wanted.items():
+        labels[row] = label
+    fixed = corpus.with_sentences(_relabelled(corpus, labels, wanted))
+    labels = [label for sentence in fixed.sentences for label in sentence.labels]
+    made = (_made(change, row, places, labels, wanted) for row, change in rows)
+    return Fixed(fixed, tuple(change for change in made if change.given != change.new))
+
+
+def write_changes(changes: Iterable[Change], path: str | Path) -> None:
+    """The log, as JSON lines, one change a line."""
+    with file_moved_when_whole(path) as stream:
+        stream.writelines(f"{change.to_json()}\n".encode() for change in changes)
+
+
+def read_changes(path: str | Path) -> list[Change]:
+    """What ``write_changes`` wrote; an error says on which line."""
+    path, found = Path(path), list[Change]()
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{at(path)}: cannot be read ({error}); give the log that fix wrote") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append(Change.from_json(json.loads(line)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{at(path, number)}: no change ({error}); give the log that fix wrote") from None
+    return found
+
+
+class _Places:
+    """The tokens of the data in one row after the other, and where sentences and documents begin among them."""
+
+    def __init__(self, corpus: Corpus, changes: Sequence[Change]) -> None:
+        self.path = corpus.path
+        self.sentences = corpus.sentences
+        for sentence in self.sentences:
+            if not sentence.is_labelled:
+                raise DataError(
+                    f"{at(self.path)}: sentence {sentence.id!r} has no labels; give the data findings are of"
+                )
+        self.tokens = [token for sentence in self.sentences for token in sentence.tokens]
+        self.labels = [label for sentence in self.sentences for label in sentence.labels]
+        self.lines = [line for sentence in self.sentences for line in sentence.lines or [0] * len(sentence)]
+        self.ends = {row for row, _ in _starts(self.sentences)} | {len(self.tokens)}
+        names = {change.sentence for change in changes}
+        self.by_sentence = _named(((s.id, row, len(s)) for row, s in _starts(self.sentences)), names)
+        self.by_document = _named(_documents(self.sentences), names)
+        self.is_renamed = not self.by_sentence and not self.by_document
+        """No name is known: a CoNLL file names its sentences after itself, so a copy has others."""
+
+    def find(self, change: Change) -> int:
+        """The row of the change's first token, whose tokens are the change's."""
+        if self.is_renamed:
+            return self._find_line(change)
+        found = self.by_sentence.get(change.sentence) or self.by_document.get(change.sentence)
+        if found is None:
+            raise self._refusal(change, f"no sentence has the id {change.sentence!r}")
+        if len(found) > 1:
+            raise self._refusal(change, f"{len(found)} sentences or documents have the id {change.sentence!r}")
+        row, length = found[0]
+        if change.stop > length:
+            raise self._refusal(change, f"the sentence has {length} tokens")
+        if not self._has_tokens(row + change.start, change):
+            there = " ".join(self.tokens[row + change.start : row + change.stop])
+            raise self._refusal(change, f"the tokens there are {there!r}, not {' '.join(change.tokens)!r}")
+        return row + change.start
+
+    @cached_property
+    def _rows_of_line(self) -> dict[int, list[int]]:
+        rows: dict[int, list[int]] = {}
+        for row, line in enumerate(self.lines):
+            rows.setdefault(line, []).append(row)
+        return rows
+
+    def _find_line(self, change: Change) -> int:
+        """The same in a copy with another name, by the line and the tokens."""
+        rows = self._rows_of_line.get(change.line, [])
+        found = [row for row in rows if self._has_tokens(row, change)]
+        if len(found) > 1:  # JSON lines have a whole sentence in one
+            found = [row for row in found if row == rows[0] + change.start]
+        if len(found) == 1:
+            return found[0]
+        reason = f"no sentence has the id {change.sentence!r}, and line {change.line} does not have its tokens"
+        raise self._refusal(change, reason)
+
+    def _has_tokens(self, row: int, change: Change) -> bool:
+        return tuple(self.tokens[row : row + len(change.tokens)]) == change.tokens
+
+    def check_labels(self, row: int, change: Change) -> None:
+        """Raise unless the data has the labels that the finding saw."""
+        there = tuple(self.labels[row : row + len(change.given)])
+        if there == change.given:
+            return
+        fixed = "it is fixed already" if there == change.new else "the data has changed"
+        raise self._refusal(change, f"the labels there are {' '.join(there)}, not {' '.join(change.given)} ({fixed})")
+
+    def _refusal(self, change: Change, reason: str) -> DataError:
+        return DataError(f"{at(self.path)}: {change}: {reason}; give the data that the findings are of, or audit again")
+
+
+def _starts(sentences: Sequence[Sentence]) -> Iterator[tuple[int, Sentence]]:
+    """Each sentence with the row of its first token."""
+    row = 0
+    for sentence in sentences:
+        yield row, sentence
+        row += len(sentence)
+
+
+def _documents(sentences: Sequence[Sentence]) -> Iterator[tuple[str, int, int]]:
+    """The name, first row and length of each document as ``join_documents`` makes them."""
+    row = 0
+    for (_, document), group in groupby(sentences, key=lambda s: (s.path, s.document)):
+        length = sum(map(len, group))
+        if document:
+            yield document, row, length
+        row += length
+
+
+def _named(places: Iterable[tuple[str, int, int]], names: set[str]) -> dict[str, list[tuple[int, int]]]:
+    """First row and length of every place that has one of the names."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for name, row, length in places:
+        if name in names:
+            found.setdefault(name, []).append((row, length))
+    return found
+
+
+def _check_shape(change: Change) -> None:
+    lengths = {len(change.tokens), len(change.given), len(change.new)}
+    if lengths != {change.stop - change.start} or not 0 <= change.start < change.stop:
+        raise DataError(f"{change}: needs a token, a label given and a new one for each of its places; audit again")
+
+
+def _relabelled(corpus: Corpus, labels: Sequence[str], wanted: Mapping[int, tuple[str, Change]]) -> Iterator[Sentence]:
+    """The sentences with these labels, repaired where they are ill formed."""
+    for row, sentence in _starts(corpus.sentences):
+        new = tuple(labels[row : row + len(sentence)])
+        if new == sentence.labels:
+            yield sentence
+            continue
+        try:
+            yield sentence.with_labels(normalise(new, corpus.normalised_scheme))
+        except LabelError as error:
+            _, change = wanted[row + error.index]
+            raise DataError(f"{change}: the new {error}") from None
+
+
+def _made(
+    change: Change, row: int, places: _Places, labels: Sequence[str], wanted: Mapping[int, tuple[str, Change]]
+) -> Change:
+    """The change as it was made: with the repairs in it and right after it."""
+    stop = row + len(change.new)
+    while stop not in places.ends and stop not in wanted and labels[stop] != places.labels[stop]:
+        stop += 1
+    new = tuple(labels[row:stop])
+    asked = (*change.new, *places.labels[row + len(change.new) : stop])
+    return replace(
+        change,
+        line=places.lines[row] or change.line,
+        stop=change.start + stop - row,
+        tokens=tuple(places.tokens[row:stop]),
+        given=tuple(places.labels[row:stop]),
+        new=new,
+        repaired=change.repaired + sum(a != b for a, b in zip(asked, new, strict=True)),
+    )
