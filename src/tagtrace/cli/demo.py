@@ -10,16 +10,37 @@ from pathlib import Path
 import click
 
 from tagtrace._files import folder_moved_when_whole
+from tagtrace.cli.audit import audit_summary, show_audit, show_truth
 from tagtrace.cli.explanation import Case, show_case
 from tagtrace.cli.question import make_query
 from tagtrace.cli.show import TrainingDisplay, err, out, refit_line, scorecard_table, summary_table
 from tagtrace.data import LabelSet, Sentence, read_corpus, summarise
 from tagtrace.data.invented import InventedCorpus, generate, write_invented
-from tagtrace.index import build_index
+from tagtrace.findings import (
+    AuditOptions,
+    audit,
+    encoder_opinions,
+    finding_is_wrong,
+    measure,
+    read_trusted,
+    read_truth,
+)
+from tagtrace.findings.audit_files import write_audit
+from tagtrace.index import build_index, open_index
 from tagtrace.influence import Explainer
-from tagtrace.tagger import Tagger, TrainOptions, build_encoder, new_tagger, save_tagger, score_labels, train_tagger
+from tagtrace.tagger import (
+    Tagger,
+    TrainOptions,
+    build_encoder,
+    load_tagger,
+    new_tagger,
+    save_tagger,
+    score_labels,
+    train_tagger,
+)
 
 RECIPE = TrainOptions(epochs=6, batch_size=32, schedule="linear")
+NUM_FOLDS = 3
 
 
 @click.command()
@@ -33,7 +54,7 @@ RECIPE = TrainOptions(epochs=6, batch_size=32, schedule="linear")
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 def demo(folder: Path, seed: int) -> None:
-    """Invent newswire with planted label errors, train a tagger on it, evaluate it and explain a misprediction."""
+    """Invent newswire with planted label errors, train a tagger, explain a misprediction and find the errors."""
     start = time.monotonic()
     recipe = replace(RECIPE, seed=seed)
     with folder_moved_when_whole(folder, overwrite=True, marker="data/planted.jsonl") as aside:
@@ -58,6 +79,7 @@ def demo(folder: Path, seed: int) -> None:
             out.print(scorecard_table(card, f"{split} (true labels)"))
         save_tagger(tagger, aside / "tagger")
     explain_one(folder, tagger, corpus)
+    audit_training_data(folder)
     out.print(f"everything is in {folder}; {time.monotonic() - start:.0f} s in all", soft_wrap=True, highlight=False)
 
 
@@ -86,6 +108,29 @@ def explain_one(folder: Path, tagger: Tagger, corpus: InventedCorpus) -> None:
         f"--sentence {case.sentence.id} --segment {case.start}:{case.stop} --score cosine",
         soft_wrap=True, highlight=False,
     )  # fmt: skip
+
+
+def audit_training_data(folder: Path) -> None:
+    """Find the planted errors, with the dev data as the trusted ones, and measure how many were found."""
+    err.print(f"auditing the training labels: {NUM_FOLDS} taggers, each trained without a part of the documents")
+    index, tagger = open_index(folder / "index"), load_tagger(folder / "tagger")
+    train, dev, true = (read_corpus(folder / "data" / f"{name}.conll") for name in ("train", "dev", "train_true"))
+    opinions = encoder_opinions(tagger, train, folder / "audit" / "folds", dev.sentences, NUM_FOLDS)
+    tagger.head = index.head
+    options = AuditOptions(num_effects=1)
+    found = audit(index, opinions, read_trusted(index, tagger, dev.sentences), options)
+    truth = read_truth(index, true)
+    measured = [measure(options.score, found.scores, truth.wrong)]
+    summary = audit_summary(index, dev.sentences, found, options, "encoder")
+    write_audit(folder / "audit", index, found, summary, dev.sentences, measured)
+    show_audit(found, index)
+    show_truth(measured, finding_is_wrong(found.findings, index, truth).is_wrong.tolist())
+    out.print(f"the whole list, to read in a browser: {folder / 'audit' / 'report.html'}", soft_wrap=True)
+    out.print(
+        f"the same again: tagtrace audit {folder / 'index'} --trusted {folder / 'data' / 'dev.conll'} "
+        f"--truth {folder / 'data' / 'train_true.conll'} --folds {NUM_FOLDS} --out {folder / 'audit'}",
+        soft_wrap=True,
+    )
 
 
 def _first_club_taken_for_a_place(sentences: Sequence[Sentence], predictions: Sequence[tuple[str, ...]]) -> Case | None:

@@ -30,7 +30,9 @@ CHOOSING = "--top, --pattern, --min-confidence, --only or --all"
 @click.option("--top", type=int, metavar="N", help="The first N findings of the file's ranking.")
 @click.option("--pattern", "patterns", type=int, multiple=True, metavar="N",
               help="Findings of this pattern. May be repeated.")  # fmt: skip
-@click.option("--min-confidence", type=float, metavar="P", help="Findings that are wrong with probability P or more.")
+@click.option(
+    "--min-confidence", type=float, metavar="P", help="Findings whose proposed labels have probability P or more."
+)
 @click.option("--only", "ranks", multiple=True, metavar="RANK,...", help="Findings with these ranks. May be repeated.")
 @click.option("--all", "everything", is_flag=True, help="Every finding.")
 @click.option("--replay", "is_log", is_flag=True,

@@ -131,7 +131,7 @@ def _full_gain(
     tagger: Tagger, before: Corpus, after: Corpus, test: Corpus, dev: Corpus | None, values: dict[str, Any]
 ) -> Gain:
     spec = values["encoder"]
-    with _runs_display() as training:
+    with runs_display() as training:
         return full_gain(
             tagger, before, after, test, dev,
             num_seeds=values["seeds"], work=values["work"], samples=values["samples"], training=training,
@@ -140,7 +140,7 @@ def _full_gain(
 
 
 @contextmanager
-def _runs_display() -> Iterator[Callable[[str, Step], None]]:
+def runs_display() -> Iterator[Callable[[str, Step], None]]:
     """A bar and a line an epoch for one run after the other."""
     with ExitStack() as stack:
         shown: dict[str, TrainingDisplay] = {}

@@ -35,13 +35,13 @@ def open_question(folder: Path, values: dict[str, Any]) -> tuple[Index, Tagger, 
 
 def tagger_of(index: Index, folder: Path | None) -> Tagger:
     """The tagger the index was built with, with the index's head."""
-    tagger = load_tagger(folder or _tagger_path(index))
+    tagger = load_tagger(folder or tagger_path(index))
     index.check_tagger(tagger)
     tagger.head = index.head
     return tagger
 
 
-def _tagger_path(index: Index) -> Path:
+def tagger_path(index: Index) -> Path:
     """Where the tagger is as seen from the index, or where it was when the index was built."""
     saved = index.manifest.tagger
     if not saved["path"]:

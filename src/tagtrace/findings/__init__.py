@@ -1,25 +1,102 @@
-"""Findings: which training labels are suspicious."""
+"""Findings: which training labels are probably wrong, the mistakes behind them, and what fixing them gains."""
 
-from tagtrace.findings.folds import assign_folds, encoder_folds, out_of_sample
+from tagtrace.findings.auditing import SCORES, Audit, AuditOptions, audit
+from tagtrace.findings.bootstrap import Difference, paired_bootstrap
+from tagtrace.findings.combined import mistaken_for, suspicion
+from tagtrace.findings.conditions import Condition, Text
+from tagtrace.findings.evidence import Hurt, hurt_queries
+from tagtrace.findings.finding import Finding, read_findings, write_findings, write_findings_table
+from tagtrace.findings.fixing import Change, Fixed, fix, read_changes, replay, write_changes
+from tagtrace.findings.folds import assign_folds, encoder_folds, out_of_sample, taught_head
+from tagtrace.findings.gain import Gain, compare, full_gain, head_gain
+from tagtrace.findings.group_effect import GroupEffect, TrustedFit, group_effect, pattern_edits
 from tagtrace.findings.levels import LevelScores, at_level
+from tagtrace.findings.opinions import averaged, encoder_opinions, head_opinions
+from tagtrace.findings.patterns import Pattern, find_patterns
 from tagtrace.findings.probabilities import Probabilities, in_sample
+from tagtrace.findings.proposals import propose
+from tagtrace.findings.report import Report, render_report, write_report
 from tagtrace.findings.scorers import SCORERS, TokenScorer, token_scores
 from tagtrace.findings.trusted import Trusted, instance_scores, neighbour_scores, read_trusted, trusted_scores
+from tagtrace.findings.truth import (
+    Judged,
+    Measured,
+    Truth,
+    average_precision,
+    finding_is_wrong,
+    measure,
+    precision_at,
+    read_truth,
+    recall_at,
+    recall_curve,
+    wrong_tokens,
+)
 
 __all__ = [
     "SCORERS",
+    "SCORES",
+    "Audit",
+    "AuditOptions",
+    "Change",
+    "Condition",
+    "Difference",
+    "Finding",
+    "Fixed",
+    "Gain",
+    "GroupEffect",
+    "Hurt",
+    "Judged",
     "LevelScores",
+    "Measured",
+    "Pattern",
     "Probabilities",
+    "Report",
+    "Text",
     "TokenScorer",
     "Trusted",
+    "TrustedFit",
+    "Truth",
     "assign_folds",
     "at_level",
+    "audit",
+    "average_precision",
+    "averaged",
+    "compare",
     "encoder_folds",
+    "encoder_opinions",
+    "find_patterns",
+    "finding_is_wrong",
+    "fix",
+    "full_gain",
+    "group_effect",
+    "head_gain",
+    "head_opinions",
+    "hurt_queries",
     "in_sample",
     "instance_scores",
+    "measure",
+    "mistaken_for",
     "neighbour_scores",
     "out_of_sample",
+    "paired_bootstrap",
+    "pattern_edits",
+    "precision_at",
+    "propose",
+    "read_changes",
+    "read_findings",
     "read_trusted",
+    "read_truth",
+    "recall_at",
+    "recall_curve",
+    "render_report",
+    "replay",
+    "suspicion",
+    "taught_head",
     "token_scores",
     "trusted_scores",
+    "write_changes",
+    "write_findings",
+    "write_findings_table",
+    "write_report",
+    "wrong_tokens",
 ]

@@ -46,7 +46,7 @@ class Finding:
     score: float
     """By which findings are ranked, higher = more suspicious."""
     confidence: float
-    """The probability that the labels given are wrong, as estimated."""
+    """The probability of the proposed labels, as estimated: that of the least likely of them."""
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
     """Further evidence by name, for the reader."""
     pattern: int | None = None

@@ -1,9 +1,10 @@
 """Out-of-sample probabilities by cross-validation: each sentence judged by a tagger that has not seen its document.
 
 ``out_of_sample`` refits the head for each fold on the features of the others: cheap, but the encoder has seen every
-label. ``encoder_folds`` trains an encoder for each fold too, and keeps finished folds in a folder:
+label. ``encoder_folds`` trains an encoder for each fold too, and keeps finished folds in a folder. Both may learn from
+trusted sentences as well: the heads together with the training data, the taggers after it (``recipes.train_further``).
 
-folds.json           what they belong to (tagger, data, options), and the checksum of each file
+folds.json           what they belong to (tagger, data, trusted data, options), and the checksum of each file
 fold-0.safetensors   marginals (n, C), conditional (n,) and joint (b,) losses of the fold's chains
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -24,16 +26,29 @@ from tagtrace._files import file_moved_when_whole
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.probabilities import Probabilities, chain_rows, empty, fill, token_places
+from tagtrace.findings.recipes import train_further
 from tagtrace.index import Index
 from tagtrace.index.files import FileRecord, map_tensors, write_tensors
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
 from tagtrace.index.shards import join_rows
 from tagtrace.influence.candidates import chain_documents
-from tagtrace.tagger import RefitOptions, Step, Tagger, TrainOptions, refit_head, remove_checkpoint, train_tagger
+from tagtrace.tagger import (
+    Head,
+    RefitOptions,
+    Rows,
+    Step,
+    Tagger,
+    TrainOptions,
+    refit_head,
+    remove_checkpoint,
+    train_tagger,
+)
 from tagtrace.tagger.tagger import Progress
 
-FORMAT = 1
+FORMAT = 2
 MARKER = "folds.json"
+MAX_REPEATS = 20
+"""Of trusted sentences, where they are very few."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,29 +77,53 @@ def out_of_sample(
     num_folds: int = 5,
     seed: int = 0,
     *,
+    trusted: Rows | None = None,
     tolerance: float = 1e-4,
     device: torch.device | None = None,
     progress: Progress | None = None,
 ) -> Probabilities:
     """Of heads refitted without each fold, as the index's was (same l2), from a warm start at it.
 
-    ``tolerance`` is for max |gradient|. ``progress`` counts the sentences whose probabilities are known.
+    ``trusted`` sentences are added to every fold (``taught_head``). ``tolerance`` is for max |gradient|. ``progress``
+    counts the sentences whose probabilities are known.
     """
     folds = assign_folds(chain_documents(index), num_folds, seed)
     labels = torch.cat([shard.labels for shard in index.shards])
     found = empty(index.lengths, labels, len(index.labels), "out-of-sample")
-    options = RefitOptions(index.manifest.l2, tolerance, int(index.manifest.options["max_steps"]))
     done = 0
     for fold in range(num_folds):
-        rows = join_rows([part for _, part in chain_rows(index, folds != fold)])
-        head = refit_head(index.head, rows.to(device or rows.features.device), options).head.cpu()
-        del rows
+        head = taught_head(index, folds != fold, trusted, tolerance=tolerance, device=device)
         for chains, part in chain_rows(index, folds == fold):
             fill(found, chains, head, part)
             done += len(chains)
         if progress is not None:
             progress(done, index.num_chains)
     return found
+
+
+def taught_head(
+    index: Index,
+    keep: Tensor,
+    trusted: Rows | None = None,
+    *,
+    tolerance: float = 1e-4,
+    device: torch.device | None = None,
+) -> Head:
+    """The index's head refitted on the chains where ``keep`` (B,) is True, and on ``trusted`` ones.
+
+    Trusted chains are few: they are repeated until they are at least as many as the others, so that what they teach
+    is not drowned.
+    """
+    rows = [part for _, part in chain_rows(index, keep)]
+    if trusted is not None:
+        if len(trusted.lengths) == 0:
+            raise DataError("there are no trusted sentences to learn from; give some")
+        num_repeats = math.ceil(int(keep.sum()) / len(trusted.lengths))
+        stored = Rows(trusted.features.to(rows[0].features.dtype), trusted.labels, trusted.lengths)
+        rows += [stored] * min(num_repeats, MAX_REPEATS)
+    joined = join_rows(rows)
+    options = RefitOptions(index.manifest.l2, tolerance, int(index.manifest.options["max_steps"]))
+    return refit_head(index.head, joined.to(device or joined.features.device), options).head.cpu()
 
 
 def encoder_folds(
@@ -95,21 +134,25 @@ def encoder_folds(
     num_folds: int = 5,
     seed: int = 0,
     *,
+    trusted: Sequence[Sentence] = (),
     training: Callable[[int, Step], None] | None = None,
     progress: Progress | None = None,
 ) -> Probabilities:
     """Of copies of ``tagger``, each trained on the other folds only; in the order of an index of ``corpus``.
 
-    ``tagger`` is untrained: one that has seen the labels would leak them. Finished folds are kept in ``folder``, so a
-    run that is killed goes on when called again with the same arguments. ``training`` is called with (fold, step).
+    ``tagger`` is untrained: one that has seen the labels would leak them. Each copy is trained further on ``trusted``
+    sentences, where there are any. Finished folds are kept in ``folder``, so a run that is killed goes on when called
+    again with the same arguments. ``training`` is called with (fold, step).
     """
     options = options or TrainOptions()
     chains = _checked_chains(tagger, corpus)
+    if trusted:
+        tagger.labelled_chains([sentence for sentence in trusted if len(sentence)], "trusted")
     folds = assign_folds([chain.document for chain in chains], num_folds, seed)
     lengths = torch.tensor([len(chain) for chain in chains])
     labels = torch.tensor([label for chain in chains for label in tagger.labels.encode(chain.labels)])
     found = empty(lengths, labels, len(tagger.labels), "out-of-sample")
-    kept = _KeptFolds(Path(folder), _owner(tagger, corpus, options, num_folds, seed))
+    kept = _KeptFolds(Path(folder), _owner(tagger, corpus, trusted, options, num_folds, seed))
     done = 0
     for fold in range(num_folds):
         held_out = (folds == fold).nonzero().squeeze(1)
@@ -119,6 +162,8 @@ def encoder_folds(
             others = [chains[chain] for chain in (folds != fold).nonzero().squeeze(1).tolist()]
             report = None if training is None else lambda step, fold=fold: training(fold, step)
             train_tagger(trained, others, (), options, checkpoint=checkpoint, progress=report)
+            if trusted:
+                train_further(trained, trusted, options, report)
             rows = trained.rows([chains[chain] for chain in held_out.tolist()])
             fill(found, held_out, trained.head.double().cpu(), rows)
             kept.save(fold, found, held_out)
@@ -142,12 +187,15 @@ def _checked_chains(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
     return chains
 
 
-def _owner(tagger: Tagger, corpus: Corpus, options: TrainOptions, num_folds: int, seed: int) -> dict[str, Any]:
+def _owner(
+    tagger: Tagger, corpus: Corpus, trusted: Sequence[Sentence], options: TrainOptions, num_folds: int, seed: int
+) -> dict[str, Any]:
     """All that the folds depend on."""
     return {
         "format": FORMAT,
         "tagger": tagger_fingerprint(tagger),
         "data": content_fingerprint(corpus),
+        "trusted": content_fingerprint(corpus.with_sentences(trusted)) if trusted else None,
         "options": {name: value for name, value in options.to_json().items() if name != "checkpoint_seconds"},
         "num_folds": num_folds,
         "seed": seed,

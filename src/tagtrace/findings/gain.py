@@ -11,31 +11,29 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from tagtrace._checks import DataError, EncoderError, OptionError, TaggerError, at
+from tagtrace._checks import DataError, OptionError, at
 from tagtrace._files import file_moved_when_whole
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.schemes import normalise, segments
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.bootstrap import Difference, Floats, paired_bootstraps
+from tagtrace.findings.recipes import recorded_recipe, untrained_encoder, untrained_tagger
 from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.tagger import (
     Encoder,
     Head,
-    Lexical,
     RefitOptions,
     Rows,
     Scorecard,
     Step,
     Tagger,
     TrainOptions,
-    Transformer,
     crf,
-    new_tagger,
     refit_head,
     refit_tagger,
     remove_checkpoint,
@@ -43,7 +41,7 @@ from tagtrace.tagger import (
     train_tagger,
 )
 from tagtrace.tagger.refit import RefitProgress
-from tagtrace.tagger.tagger import Progress, Unit
+from tagtrace.tagger.tagger import Progress
 
 FORMAT = 1
 MARKER = "gain.json"
@@ -187,10 +185,10 @@ def full_gain(
             run = f"{name}-{number}"
             found = kept.load(run) if kept else None
             if found is None:
-                fresh = new_tagger(make(number), tagger.labels, tagger.head.options, cast(Unit, tagger.unit), number)
+                fresh = untrained_tagger(tagger, make(number), number)
                 report = None if training is None else lambda step, run=run: training(run, step)
                 train_tagger(
-                    fresh.to(tagger.device), side, dev.sentences if dev else (), replace(recipe, seed=number),
+                    fresh, side, dev.sentences if dev else (), replace(recipe, seed=number),
                     checkpoint=kept.folder / run if kept else None, progress=report,
                 )  # fmt: skip
                 if "refit" in tagger.record:
@@ -200,34 +198,6 @@ def full_gain(
                     kept.save(run, found)
             predicted[name].append(found)
     return compare(held_out, predicted["before"], predicted["after"], tagger.labels.scheme, samples, seed)
-
-
-def recorded_recipe(tagger: Tagger) -> TrainOptions:
-    """How the tagger was trained."""
-    if not tagger.encoder.trainable:
-        raise OptionError(f"a {tagger.encoder.kind} encoder is not trained; retrain the head alone")
-    try:
-        return TrainOptions(**tagger.record["training"]["options"])
-    except (KeyError, TypeError):
-        raise TaggerError("the tagger does not say how it was trained; retrain the head alone") from None
-
-
-def untrained_encoder(tagger: Tagger, seed: int) -> Encoder:
-    """An encoder as the tagger's was before it was trained."""
-    old = tagger.encoder
-    if isinstance(old, Lexical):
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            return Lexical(old.options)
-    if isinstance(old, Transformer):
-        try:
-            return Transformer(old.name, old.max_pieces, old.overlap)
-        except EncoderError as error:
-            raise EncoderError(
-                f"the encoder that the tagger was trained from is not there; say where it is with "
-                f"--encoder transformer:NAME_OR_DIR ({error})"
-            ) from error
-    raise OptionError(f"cannot make an untrained {old.kind} encoder; give one with --encoder")
 
 
 def paired_sentences(tagger: Tagger, before: Corpus, after: Corpus) -> tuple[list[Sentence], list[Sentence]]:

@@ -5,9 +5,10 @@ optimum by about
 
     d = -H^-1 g,   g = (1/N) sum over the edited sentences of (grad L_i(new labels) - grad L_i(labels given))
 
-H does not depend on labels, so d is the first Newton step of retraining. *Predicted* is the exact loss of the trusted
-sentences at theta + d, *verified* that at the optimum of the objective with the new labels (``Retrainer``). The loss is
-the mean joint loss -log p(gold labels | x) of a trusted sentence; beside it, the trusted tokens that the likeliest
+H does not depend on labels, so d is the first Newton step of retraining. Large groups may lead so far that the step
+overshoots: it is halved until the objective with the new labels falls. *Predicted* is the exact loss of the trusted
+sentences after that step, *verified* that at the optimum of the objective with the new labels (``Retrainer``). The loss
+is the mean joint loss -log p(gold labels | x) of a trusted sentence; beside it, the trusted tokens that the likeliest
 well-formed labels get wrong.
 """
 
@@ -18,14 +19,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.probabilities import MAX_TOKENS
 from tagtrace.index import Index
 from tagtrace.influence import Edit, Explainer
-from tagtrace.influence.edits import EditedChains
 from tagtrace.influence.supposing import check_edits
 from tagtrace.tagger import Rows, crf
 from tagtrace.tagger.head import Head
@@ -87,7 +86,6 @@ def group_effect(explainer: Explainer, trusted_rows: Rows, edits: Sequence[Edit]
         raise OptionError("there are no edits whose effect could be told; give some findings")
     check_edits(edits, explainer.optimum, explainer.rows)
     head = explainer.optimum
-    step = -explainer.exact.solve(edits_gradient(explainer, edits).unsqueeze(0)).value[0]
     verified = None
     if verify:
         verified = trusted_fit(head.at(explainer.retrainer.retrain(edits).theta), trusted_rows)
@@ -96,19 +94,9 @@ def group_effect(explainer: Explainer, trusted_rows: Rows, edits: Sequence[Edit]
         len(trusted_rows.lengths),
         len(trusted_rows.labels),
         trusted_fit(head, trusted_rows),
-        trusted_fit(head.at(head.flat() + step), trusted_rows),
+        trusted_fit(head.at(explainer.retrainer.first_step(edits)), trusted_rows),
         verified,
     )
-
-
-def edits_gradient(explainer: Explainer, edits: Sequence[Edit]) -> Tensor:
-    """g of the module's formula: by how much ``edits`` change the gradient of J at the optimum, (P,)."""
-    head, edited = explainer.optimum, EditedChains(explainer.rows, edits)
-    with torch.enable_grad():
-        scores = head(edited.features, edited.lengths)
-        change = edited.losses_after(scores).sum() - edited.loss_before(scores)
-        parts = torch.autograd.grad(change / explainer.index.num_chains, list(head.parameters()))
-    return torch.cat([part.flatten() for part in parts])
 
 
 @torch.no_grad()

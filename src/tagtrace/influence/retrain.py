@@ -72,6 +72,17 @@ class Retrainer:
             here = there
         return Retrained(here.theta, here.max_gradient, num_evaluations)
 
+    def first_step(self, group: Group) -> Tensor:
+        """Where retraining goes first, (P,): a Newton step, -H^-1 times the gradient of F, halved until F falls.
+
+        H is the Hessian of J, which labels do not change; the step is first-order group influence that cannot diverge.
+        """
+        edited = EditedChains(self.rows, group)
+        here = self._evaluate(self.theta.clone(), edited)
+        step = -self._given_inverse(here.gradient.unsqueeze(0))[0]
+        there, _ = self._downhill(here, step, edited, 40)
+        return here.theta if there is None else there.theta
+
     def _downhill(self, here: _Point, step: Tensor, edited: EditedChains, most: int) -> tuple[_Point | None, int]:
         """A point along the step, halved until F falls (Armijo's rule), or None; and the evaluations that took."""
         slope, rate = float(step @ here.gradient), 1.0

@@ -1,0 +1,72 @@
+"""Evidence: the trusted tokens that a finding's labels hurt.
+
+Trusted tokens that the index's head predicts otherwise than they are labelled are queries. By the cosine of gradients
+(``trusted``, method ``cosine``), a training label with a negative one pulls the head away from the trusted label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tagtrace.findings.finding import Finding
+from tagtrace.findings.trusted import Trusted
+from tagtrace.index import Index
+from tagtrace.influence import Candidates
+from tagtrace.influence.norms import dense_gradients
+from tagtrace.influence.tokens import TokenPass
+
+MAX_QUERIES = 64
+"""Held at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hurt:
+    """A trusted token that a finding's labels oppose."""
+
+    chain: int
+    place: int
+    """Among the trusted chains that were read."""
+    gold: int
+    predicted: int
+    cosine: float
+    """Below 0."""
+
+
+@torch.no_grad()
+def hurt_queries(index: Index, trusted: Trusted, findings: Sequence[Finding], most: int = 3) -> dict[int, list[Hurt]]:
+    """For each finding's rank the trusted tokens asked about that its labels oppose most, at most ``most``."""
+    if not findings or not len(trusted):
+        return {}
+    starts = torch.tensor([int(index.starts[one.chain]) + one.start for one in findings])
+    lengths = torch.tensor([one.stop - one.start for one in findings])
+    owner = torch.repeat_interleave(torch.arange(len(findings)), lengths)  # (n,)
+    rows = torch.cat([torch.arange(int(a), int(a + n)) for a, n in zip(starts, lengths, strict=True)])  # (n,)
+    passes = [TokenPass(index.head, shard) for shard in index.shards]
+    sizes = torch.cat([one.norms() for one in passes])[rows]  # (n,)
+    parts: list[Tensor] = []
+    for _, gradients in dense_gradients(index.head, trusted.rows, Candidates(trusted.segments), MAX_QUERIES):
+        unit = gradients / gradients.norm(dim=1, keepdim=True).clamp(min=1e-300)
+        products = torch.cat([one.products(unit) for one in passes], 1)[:, rows].double()  # (q, n)
+        products = products / sizes.clamp(min=1e-300)
+        least = products.new_full((len(products), len(findings)), torch.inf)
+        parts.append(least.scatter_reduce(1, owner.expand_as(products), products, "amin"))
+    cosines = torch.cat(parts)  # (Q, F)
+    values, places = cosines.topk(min(most, len(cosines)), 0, largest=False)
+    return {
+        one.rank: [
+            _hurt(trusted, int(query), float(value))
+            for value, query in zip(values[:, number], places[:, number], strict=True)
+            if value < 0
+        ]
+        for number, one in enumerate(findings)
+    }
+
+
+def _hurt(trusted: Trusted, query: int, cosine: float) -> Hurt:
+    chain, place, _ = trusted.segments[query].tolist()
+    token = trusted.tokens[query]
+    return Hurt(chain, place, int(trusted.rows.labels[token]), int(trusted.predicted[token]), cosine)
