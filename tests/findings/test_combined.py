@@ -168,8 +168,9 @@ def test_by_hand(tmp_path: Path) -> None:
     ]
     index = index_of(tmp_path / "index", sentences, SETS["iob2"])
     p = torch.tensor([[0.7, 0.1, 0, 0.2, 0], [0, 0, 0.4, 0.2, 0.4], [0, 0.5, 0, 0.5, 0], [0.9, 0.1, 0, 0, 0]])
-    l = [-math.log(each) for each in (0.1, 0.4, 0.5, 0.9)]
-    r = [(l[0] + (l[0] + l[1]) / 2) / 2, (l[1] + (l[0] + l[1]) / 2) / 2, l[2], l[3]]
+    first, second, third, fourth = (-math.log(each) for each in (0.1, 0.4, 0.5, 0.9))
+    mean = (first + second) / 2
+    r = [(first + mean) / 2, (second + mean) / 2, third, fourth]
     expected = [0.75 * r[0] + 0.25 * r[2], r[1], 0.75 * r[2] + 0.25 * r[0], r[3]]
     assert suspicion(Text(index), p.double()).tolist() == pytest.approx(expected)
     assert suspicion(Text(index), p).tolist() == pytest.approx(expected, rel=1e-6)

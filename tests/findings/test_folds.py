@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,14 +14,15 @@ from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
 from tagtrace.data import Corpus, Sentence
-from tagtrace.findings import Probabilities, assign_folds, encoder_folds, in_sample, out_of_sample
+from tagtrace.findings import Probabilities, assign_folds, encoder_folds, in_sample, out_of_sample, taught_head
+from tagtrace.findings.folds import MAX_REPEATS
 from tagtrace.findings.probabilities import chain_rows
 from tagtrace.index import Index
 from tagtrace.influence.candidates import chain_documents
 from tagtrace.tagger import Head, HeadOptions, Rows, Step, Tagger, TrainOptions, crf, train_tagger
 from tagtrace.tagger.rows import pad_rows
 from tests import oracles
-from tests.findings.made import double_rows, make_corpus, make_index, make_tagger
+from tests.findings.made import double_rows, make_corpus, make_index, make_sentences, make_tagger
 
 RECIPE = TrainOptions(epochs=2, batch_size=4, learning_rate=0.05, dropout=0.0, checkpoint_seconds=0.0)
 
@@ -102,6 +106,63 @@ def check_fold(found: Probabilities, index: Index, head: Head, chains: list[int]
         assert float(found.joint_losses[chain]) == pytest.approx(float(joint.detach()), abs=1e-5)
 
 
+def chosen_rows(index: Index, chains: Tensor) -> Rows:
+    """Chains of the index, one by one."""
+    parts = [index.chain(chain, torch.float64) for chain in chains.tolist()]
+    return Rows(*(torch.cat([getattr(part, name) for part in parts]) for name in ("features", "labels", "lengths")))
+
+
+def with_trusted(rows: Rows, trusted: Rows, repeats: int) -> Rows:
+    features = [rows.features, *[trusted.features.double()] * repeats]
+    labels, lengths = [rows.labels, *[trusted.labels] * repeats], [rows.lengths, *[trusted.lengths] * repeats]
+    return Rows(torch.cat(features), torch.cat(labels), torch.cat(lengths))
+
+
+@pytest.mark.parametrize(
+    ("num_trusted", "num_kept", "repeats"),
+    [(4, 18, 5), (6, 18, 3), (30, 18, 1), (4, 7, 2), (1, 60, MAX_REPEATS)],
+)
+def test_a_taught_head_has_learned_from_repeated_trusted_sentences(
+    tmp_path: Path, num_trusted: int, num_kept: int, repeats: int
+) -> None:
+    index = make_index(tmp_path, make_corpus(max(num_kept, 18)))
+    keep = torch.arange(index.num_chains) % 5 != 1 if num_kept == 7 else torch.ones(index.num_chains, dtype=torch.bool)
+    keep[keep.nonzero().squeeze(1)[num_kept:]] = False
+    assert int(keep.sum()) == num_kept
+    trusted = make_tagger().rows(make_sentences(num_trusted, seed=7))
+    found = taught_head(index, keep, trusted, tolerance=1e-9)
+    kept = chosen_rows(index, keep.nonzero().squeeze(1))
+    expected = minimise(index.head, with_trusted(kept, trusted, repeats), index.manifest.l2)
+    torch.testing.assert_close(found.flat(), expected.flat(), rtol=0, atol=1e-5)
+    less = minimise(index.head, with_trusted(kept, trusted, repeats - 1), index.manifest.l2)
+    assert not torch.allclose(found.flat(), less.flat(), rtol=0, atol=1e-3), "how often matters"
+
+
+def test_trusted_features_are_rounded_as_stored_ones_are(tmp_path: Path) -> None:
+    index = make_index(tmp_path, dtype="bfloat16")
+    keep, trusted = torch.ones(index.num_chains, dtype=torch.bool), make_tagger().rows(make_sentences(9, seed=7))
+    rounded = Rows(trusted.features.bfloat16().float(), trusted.labels, trusted.lengths)
+    assert torch.equal(taught_head(index, keep, trusted).flat(), taught_head(index, keep, rounded).flat())
+    nothing = Rows(trusted.features[:0], trusted.labels[:0], trusted.lengths[:0])
+    with pytest.raises(DataError, match="no trusted sentences"):
+        taught_head(index, keep, nothing)
+
+
+def test_out_of_sample_with_trusted_sentences(tmp_path: Path) -> None:
+    """Every fold learns from all of them, repeated as often as the fold's other chains ask for."""
+    index = make_index(tmp_path)
+    trusted = make_tagger().rows(make_sentences(5, seed=7))
+    found = out_of_sample(index, 3, seed=2, trusted=trusted, tolerance=1e-9)
+    folds = assign_folds(chain_documents(index), 3, seed=2)
+    for fold in range(3):
+        others = (folds != fold).nonzero().squeeze(1)
+        rows = with_trusted(chosen_rows(index, others), trusted, math.ceil(len(others) / 5))
+        refitted = minimise(index.head, rows, index.manifest.l2)
+        check_fold(found, index, refitted, (folds == fold).nonzero().squeeze(1).tolist())
+    difference = (found.marginals - out_of_sample(index, 3, seed=2).marginals).abs().max()
+    assert float(difference) > 0.05, "the trusted sentences matter"
+
+
 def test_rows_of_some_chains_are_theirs(tmp_path: Path) -> None:
     index = make_index(tmp_path, dtype="float16")
     keep = torch.arange(index.num_chains) % 3 == 1
@@ -131,6 +192,75 @@ def test_encoder_folds_train_without_the_fold(tmp_path: Path) -> None:
         expected = [oracles.node_marginals(scores, i)[: len(s)] for i, s in enumerate(held_out)]
         torch.testing.assert_close(found.marginals[places == fold].double(), torch.cat(expected), rtol=0, atol=1e-6)
     found.check_index(make_index(tmp_path, corpus))
+
+
+def test_encoder_folds_learn_from_trusted_sentences_last(tmp_path: Path) -> None:
+    """Each as if it had been trained once on the other folds and then, by another recipe, on the trusted sentences."""
+    corpus, tagger, trusted = make_corpus(), make_tagger(), make_sentences(9, seed=7)
+    further = replace(RECIPE, epochs=10, learning_rate=0.7 * 0.05, head_learning_rate=0.05, schedule="linear",
+                      keep="last")  # 9 sentences are 3 batches of 4, and 30 steps are 10 epochs  # fmt: skip
+    steps: dict[int, list[int]] = {}
+    found = encoder_folds(
+        tagger, corpus, tmp_path / "folds", RECIPE, 3, trusted=trusted,
+        training=lambda fold, step: steps.setdefault(fold, []).append(step.step),
+    )  # fmt: skip
+    folds = assign_folds([sentence.document for sentence in corpus.sentences], 3)
+    places = torch.repeat_interleave(folds, found.lengths)
+    for fold in range(3):
+        trained = deepcopy(tagger)
+        train_tagger(trained, [s for s, f in zip(corpus.sentences, folds, strict=True) if f != fold], (), RECIPE)
+        num_steps = len(steps[fold]) - 30
+        assert steps[fold] == [*range(1, num_steps + 1), *range(1, 31)]
+        train_tagger(trained, trusted, (), further)
+        held_out = [s for s, f in zip(corpus.sentences, folds, strict=True) if f == fold]
+        rows = trained.rows(held_out)
+        with torch.no_grad():
+            scores = trained.head.double()(rows.features.double(), rows.lengths)
+        expected = [oracles.node_marginals(scores, i)[: len(s)] for i, s in enumerate(held_out)]
+        torch.testing.assert_close(found.marginals[places == fold].double(), torch.cat(expected), rtol=0, atol=1e-6)
+
+
+def test_a_run_that_is_killed_while_it_learns_from_trusted_sentences_goes_on(tmp_path: Path) -> None:
+    corpus, tagger, trusted, steps = make_corpus(), make_tagger(), make_sentences(9, seed=7), []
+
+    def run(folder: str, training: Callable[[int, Step], None] | None = None) -> Probabilities:
+        return encoder_folds(tagger, corpus, tmp_path / folder, RECIPE, 3, trusted=trusted, training=training)
+
+    def kill(fold: int, step: Step) -> None:
+        if fold == 1 and step.num_steps == 30 and step.step == 12:
+            raise KilledError
+
+    whole = run("whole")
+    with pytest.raises(KilledError):
+        run("folds", kill)
+    found = run("folds", lambda fold, step: steps.append((fold, step.num_steps, step.step)))
+    assert steps[0] == (1, 30, 1), "only what comes after the other folds is repeated"
+    assert torch.equal(found.marginals, whole.marginals)
+
+
+def test_trusted_sentences_that_cannot_serve_are_refused_before_training(tmp_path: Path) -> None:
+    corpus, tagger, good = make_corpus(), make_tagger(), make_sentences(9, seed=7)
+
+    def run(trusted: Sequence[Sentence], folder: str = "folds") -> Probabilities:
+        return encoder_folds(tagger, corpus, tmp_path / folder, RECIPE, 3, trusted=trusted, training=fail)
+
+    def fail(fold: int, step: Step) -> None:
+        raise AssertionError((fold, step))
+
+    for trusted, message in (
+        ([*good, Sentence(("w1",), ("B-Z",), "t:1")], "t:1: unknown label 'B-Z'"),
+        ([*good, Sentence(("w1",), (), "t:2")], "t:2: the trusted data has no labels here"),
+        ([Sentence((), (), "t:3")], "the trusted data is empty"),
+    ):
+        with pytest.raises(DataError, match=message):
+            run(trusted)
+    whole = encoder_folds(tagger, corpus, tmp_path / "whole", RECIPE, 3, trusted=good)
+    with_empty = encoder_folds(tagger, corpus, tmp_path / "some", RECIPE, 3, trusted=[*good, Sentence((), (), "t:3")])
+    assert torch.equal(whole.marginals, with_empty.marginals)
+    with pytest.raises(OptionError, match=r"another run \(different trusted\)"):
+        run(good[1:], "whole")
+    with pytest.raises(OptionError, match=r"another run \(different trusted\)"):
+        run((), "whole")
 
 
 class KilledError(Exception):

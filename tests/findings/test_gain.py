@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from tagtrace._checks import DataError, EncoderError, OptionError, TaggerError
+from tagtrace._checks import DataError, OptionError, TaggerError
 from tagtrace.data import Corpus, LabelSet, Sentence, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.findings.bootstrap import paired_bootstrap
-from tagtrace.findings.gain import compare, full_gain, head_gain, num_changed, untrained_encoder
+from tagtrace.findings.gain import compare, full_gain, head_gain, num_changed
 from tagtrace.tagger import (
     Lexical,
     LexicalOptions,
@@ -21,7 +21,6 @@ from tagtrace.tagger import (
     Step,
     Tagger,
     TrainOptions,
-    Transformer,
     Vectors,
     new_tagger,
     refit_tagger,
@@ -223,21 +222,6 @@ def test_what_cannot_be_trained_anew_is_refused(small: Splits) -> None:
         full_gain(fixed, *corpora)
     with pytest.raises(OptionError, match="seeds 0"):
         full_gain(fixed, *corpora, num_seeds=0)
-
-
-def test_a_transformer_is_loaded_again_from_where_it_was(small: Splits, tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    from tests.tagger.tiny_models import bert  # noqa: PLC0415  (transformers is an optional dependency)
-
-    folder = bert(tmp_path / "bert")
-    tagger = new_tagger(Transformer(folder, max_pieces=32), untrained(small).labels)
-    fresh = untrained_encoder(tagger, 0)
-    assert fresh.settings() == tagger.encoder.settings()
-    for old, new in zip(tagger.encoder.parameters(), fresh.parameters(), strict=True):
-        assert torch.equal(old, new)
-    tagger.encoder.name = str(tmp_path / "gone")  # type: ignore[assignment]
-    with pytest.raises(EncoderError, match="say where it is with --encoder transformer:"):
-        untrained_encoder(tagger, 0)
 
 
 # Data

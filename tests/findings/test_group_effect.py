@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
-from tagtrace.data import LabelSet, Sentence, read_corpus
+from tagtrace.data import Corpus, LabelSet, Sentence, read_corpus
 from tagtrace.data.invented import InventedCorpus, generate, write_invented
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.group_effect import TrustedFit, group_effect, pattern_edits, trusted_fit
@@ -28,6 +29,7 @@ from tagtrace.tagger import (
     refit_head,
 )
 from tagtrace.tagger.objective import Objective
+from tests.findings.made import make_corpus, make_index, make_tagger
 
 L2 = 5.0
 
@@ -149,6 +151,37 @@ def org_segments(index: Index) -> list[Edit]:
     return edits
 
 
+def test_the_prediction_for_a_large_group_does_not_diverge(tmp_path: Path) -> None:
+    """Where words say their labels and half of the labels of one are changed: the whole Newton step leads far away."""
+    index = make_index(tmp_path, easy_corpus(60), l2=0.02)
+    explainer, trusted = Explainer(index), make_tagger().rows(easy_corpus(20).sentences)
+    wrong = index.labels.index("B-Y")
+    edits = [
+        Edit(chain, t, t + 1, (wrong,))
+        for chain in range(0, index.num_chains, 2)
+        for t, token in enumerate(index.sentence(chain).tokens)
+        if token == "w0"
+    ]
+    found = group_effect(explainer, trusted, edits, verify=True)
+    optimum, new = explainer.optimum, Objective(index.head, relabelled(explainer.rows, edits), 0.02)
+    step = -explainer.exact.solve(new.evaluate(optimum.flat()).gradient.unsqueeze(0)).value[0]
+    values = [new.evaluate(optimum.flat() + share * step).value for share in (0.0, 1.0)]
+    assert values[1] > 2 * values[0], "the raw step diverges"
+    raw = trusted_fit(optimum.at(optimum.flat() + step), trusted)
+    assert found.verified is not None
+    rise = found.verified.loss - found.before.loss
+    assert rise > 0.1
+    assert raw.loss - found.before.loss > 3 * rise
+    assert 0.3 * rise < found.predicted.loss - found.before.loss < 2 * rise
+
+
+def easy_corpus(num_sentences: int) -> Corpus:
+    """Every word has one label."""
+    labels = {f"w{number}": ("B-X", "O", "B-Y")[number % 3] for number in range(12)}
+    corpus = make_corpus(num_sentences)
+    return corpus.with_sentences(one.with_labels([labels[word] for word in one.tokens]) for one in corpus.sentences)
+
+
 def test_an_edit_that_changes_nothing(made: Made) -> None:
     rows = made.index.chain(0)
     edit = Edit(0, 0, len(rows.labels), tuple(rows.labels.tolist()))
@@ -160,7 +193,7 @@ def test_an_edit_that_changes_nothing(made: Made) -> None:
 
 def test_a_fit_does_not_depend_on_batches(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = trusted_fit(made.index.head, made.trusted)
-    monkeypatch.setattr("tagtrace.findings.group_effect.MAX_TOKENS", 30)
+    monkeypatch.setattr(import_module("tagtrace.findings.group_effect"), "MAX_TOKENS", 30)
     parts = trusted_fit(made.index.head, made.trusted)
     assert parts == TrustedFit(pytest.approx(whole.loss), whole.num_wrong)  # type: ignore[arg-type]
 

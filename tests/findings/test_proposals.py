@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,7 @@ def chain_beliefs(index: Index, believed: Tensor, chain: int) -> Tensor:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_proposal_for_every_token(index: Index, seed: int) -> None:
-    """Asked for one token at a time: its stretch of the likeliest labelling, else of the likeliest with another label."""
+    """One token at a time: its stretch of the likeliest labelling, else of the likeliest with another label."""
     believed, places, kinds = beliefs(index, seed, 2.0), chain_tokens(index), set[bool]()
     for row, (chain, t) in enumerate(places):
         scores = torch.full((index.num_tokens,), -torch.inf)
@@ -162,7 +162,7 @@ def test_the_proposal_for_every_token(index: Index, seed: int) -> None:
 def check_findings(index: Index, believed: Tensor, scores: Tensor, found: list[Finding]) -> None:
     """What holds of any findings."""
     assert [one.rank for one in found] == list(range(1, len(found) + 1))
-    assert all(a.score >= b.score for a, b in zip(found, found[1:], strict=False))
+    assert all(a.score >= b.score for a, b in pairwise(found))
     tokens = [(one.chain, t) for one in found for t in range(one.start, one.stop)]
     assert len(tokens) == len(set(tokens)), "disjoint"
     for one in found:

@@ -55,7 +55,7 @@ def hurt_queries(index: Index, trusted: Trusted, findings: Sequence[Finding], mo
         least = products.new_full((len(products), len(findings)), torch.inf)
         parts.append(least.scatter_reduce(1, owner.expand_as(products), products, "amin"))
     cosines = torch.cat(parts)  # (Q, F)
-    values, places = cosines.topk(min(most, len(cosines)), 0, largest=False)
+    values, places = (part[:most] for part in cosines.sort(dim=0, stable=True))  # ties in the order of the trusted data
     return {
         one.rank: [
             _hurt(trusted, int(query), float(value))

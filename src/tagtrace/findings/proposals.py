@@ -129,7 +129,7 @@ def stretches(given: tuple[str, ...], proposed: tuple[str, ...], scheme: str) ->
         differs |= {(segment.start, segment.stop) for segment in changed}
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(differs):
-        if joined and start <= joined[-1][1]:
+        if joined and start < joined[-1][1]:
             joined[-1] = (joined[-1][0], max(joined[-1][1], stop))
         else:
             joined.append((start, stop))

@@ -1,0 +1,182 @@
+"""Training data with label errors, real and planted, for ``label_errors.py``.
+
+``reiss``   the 12,528 original CoNLL-2003 sentences of conll2003_corrected; true: the corrections of Reiss et al. (519
+            of 189,983 tokens differ); trusted: all corrected validation sentences, or ten documents with corrections
+``noise``   the paper's corrupted documents: 20 soccer reports with clubs as LOC, 100 documents at random; trusted: ten
+            soccer reports of the corrected validation set
+``wnut17``, ``ncbi``   what rankings are designed on, not reported on: errors planted here; trusted: the dev set. Five
+            sentences make a "document".
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from torch import Tensor
+
+from tagtrace import Corpus, LabelSet, Sentence, read_corpus
+from tagtrace.data import Segment, segments
+from tagtrace.findings import assign_folds
+
+NUM_FOLDS = 5
+LONGEST = 800
+"""Documents with as many tokens or more are left out of document measures, as in the paper."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Training data with errors, its true labels, and trusted sentences by the name of what has learned from them."""
+
+    name: str
+    seed: int
+    corpus: Corpus
+    true: list[Sentence]
+    trusted: dict[str, list[Sentence]]
+    held_out: dict[str, list[Sentence]]
+    noise: dict[str, str]
+    """The kind of noise of a document, where it has any."""
+
+    @property
+    def train(self) -> list[Sentence]:
+        return list(self.corpus.sentences)
+
+    @property
+    def labels(self) -> LabelSet:
+        return LabelSet.from_sentences([*self.true, *self.train, *next(iter(self.trusted.values()))], "iob2")
+
+    @property
+    def folds(self) -> Tensor:
+        """Of each sentence, (B,)."""
+        return assign_folds([sentence.document for sentence in self.train], NUM_FOLDS, self.seed)
+
+
+def read_task(name: str, data: Path, seed: int) -> Task:
+    """The task and, where something in it is drawn, the draw of this seed."""
+    return TASKS[name](data, seed)
+
+
+def reiss(data: Path, seed: int) -> Task:
+    corpus, true, held_out = _conll("train_original", data)
+    before = read_corpus(data / "conll2003_corrected/validation_original.jsonl.gz").sentences
+    validation = held_out["validation"]
+    changed = {new.document for old, new in zip(before, validation, strict=True) if old.labels != new.labels}
+    trusted = {"taught": validation, "taught10": ten_documents(validation, changed, seed)}
+    return Task("reiss", seed, corpus.with_sentences(with_documents(corpus.sentences)), true, trusted, held_out, {})
+
+
+def noise(data: Path, seed: int) -> Task:
+    corpus, true, held_out = _conll("train_corrected_modified_docs", data)
+    labels = {document.id: iter(document.labels) for document in corpus.sentences}
+    true = [sentence for sentence in true if sentence.document in labels]
+    noised = [one.with_labels([next(labels[one.document]) for _ in one.tokens]) for one in true]
+    validation = held_out["validation"]
+    soccer = {one.document for one in validation if one.id.endswith("_0") and one.tokens[0].lower() == "soccer"}
+    with gzip.open(corpus.path, "rt") as lines:
+        kinds = {row["id"]: row["metadata"]["modified"] for row in map(json.loads, lines)}
+    trusted = {"taught10": ten_documents(validation, soccer, seed)}
+    modified = {name: kind for name, kind in kinds.items() if kind}
+    return Task("noise", seed, corpus.with_sentences(noised), true, trusted, held_out, modified)
+
+
+def _conll(train: str, data: Path) -> tuple[Corpus, list[Sentence], dict[str, list[Sentence]]]:
+    """A training file, the corrected training sentences and the held-out ones."""
+    folder = data / "conll2003_corrected"
+    true = with_documents(read_corpus(folder / "train_corrected.jsonl.gz").sentences)
+    held_out = {
+        split: with_documents(read_corpus(folder / f"{split}_corrected.jsonl.gz").sentences)
+        for split in ("validation", "test")
+    }
+    return read_corpus(folder / f"{train}.jsonl.gz"), true, held_out
+
+
+def with_documents(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """The document of each sentence, from its id ``conll_train_12_3``."""
+    return [replace(one, document=one.id.rsplit("_", 1)[0]) for one in sentences]
+
+
+def ten_documents(sentences: Sequence[Sentence], names: set[str], seed: int) -> list[Sentence]:
+    """The sentences of ten of the documents that are short enough."""
+    sizes = {name: sum(len(one) for one in sentences if one.document == name) for name in sorted(names)}
+    chosen = Random(seed).sample([name for name, size in sizes.items() if size < LONGEST], 10)
+    return [one for one in sentences if one.document in chosen]
+
+
+Mistake = Callable[[str, Segment], Segment | None]
+"""What a systematic annotator makes of a segment with this text: the same, another one, or none."""
+
+
+def wnut17(data: Path, seed: int) -> Task:
+    """Half the surface forms of ``group`` are labelled ``location``, half of those of ``product`` mostly not at all."""
+    random, forms = Random(100 + seed), dict[tuple[str, str], bool]()
+
+    def mistake(text: str, segment: Segment) -> Segment | None:
+        is_chosen = forms.setdefault((text.lower(), segment.type), random.random() < 0.5)
+        if is_chosen and segment.type == "group":
+            return replace(segment, type="location")
+        return None if is_chosen and segment.type == "product" and random.random() < 0.7 else segment
+
+    return _planted("wnut17", data / "wnut17", seed, random, mistake)
+
+
+def ncbi(data: Path, seed: int) -> Task:
+    """A sixth of the abbreviations (one word in capitals) is mostly not labelled."""
+    random, forms = Random(200 + seed), dict[str, bool]()
+
+    def mistake(text: str, segment: Segment) -> Segment | None:
+        is_chosen = text.isupper() and " " not in text and forms.setdefault(text, random.random() < 1 / 6)
+        return None if is_chosen and random.random() < 0.8 else segment
+
+    return _planted("ncbi", data / "other/ncbi_disease", seed, random, mistake)
+
+
+def _planted(name: str, folder: Path, seed: int, random: Random, mistake: Mistake) -> Task:
+    """Systematic mistakes; of all other segments 1 % dropped, 1 % given another type and 1 % cut; 1 % of sentences with
+    a capitalised word labelled that is none."""
+    corpus = read_corpus(next(folder.glob("train*")))
+    true = in_fives([one for one in corpus.sentences if len(one)])
+    types = sorted({segment.type for one in true for segment in segments(one.labels, "iob2")})
+    train = [one.with_labels(_spoiled(one, types, random, mistake)) for one in true]
+    trusted = in_fives([one for one in read_corpus(next(folder.glob("dev*"))).sentences if len(one)])
+    return Task(name, seed, corpus.with_sentences(train), true, {"taught": trusted}, {}, {})
+
+
+def in_fives(sentences: Sequence[Sentence]) -> list[Sentence]:
+    return [replace(one, document=f"{number // 5}") for number, one in enumerate(sentences)]
+
+
+def _spoiled(sentence: Sentence, types: Sequence[str], random: Random, mistake: Mistake) -> list[str]:
+    """The labels after systematic and random mistakes."""
+    given, kept = segments(sentence.labels, "iob2"), list[Segment]()
+    for segment in given:
+        found = mistake(" ".join(sentence.tokens[segment.start : segment.stop]), segment)
+        if found == segment:
+            found = _random_mistake(segment, types, random)
+        kept += [] if found is None else [found]
+    inside = {t for segment in given for t in range(segment.start, segment.stop)}
+    free = [t for t, token in enumerate(sentence.tokens) if token[:1].isupper() and t not in inside]
+    if free and random.random() < 0.01:
+        t = random.choice(free)
+        kept.append(Segment(t, t + 1, random.choice(types)))
+    labels = ["O"] * len(sentence)
+    for one in kept:
+        labels[one.start : one.stop] = [f"B-{one.type}"] + [f"I-{one.type}"] * (one.stop - one.start - 1)
+    return labels
+
+
+def _random_mistake(segment: Segment, types: Sequence[str], random: Random) -> Segment | None:
+    draw, others = random.random(), [type_ for type_ in types if type_ != segment.type]
+    if draw < 0.01:
+        return None
+    if draw < 0.02 and others:
+        return replace(segment, type=random.choice(others))
+    if draw < 0.03 and segment.stop - segment.start > 1:
+        return replace(segment, start=segment.start + 1)
+    return segment
+
+
+TASKS = {"reiss": reiss, "noise": noise, "wnut17": wnut17, "ncbi": ncbi}

@@ -1,0 +1,335 @@
+"""Find label errors in CoNLL-2003 with a fine-tuned DistilBERT: real ones (Reiss et al.) and the paper's planted ones.
+
+    python experiments/label_errors.py train TASK SEED PART --data ../shared/data --encoder DIR --work WORK
+    python experiments/label_errors.py audit TASK SEED      --data ../shared/data --encoder DIR --work WORK --out OUT
+    python experiments/label_errors.py fix   reiss SEED BY  --data ../shared/data --encoder DIR --work WORK --out OUT
+    python experiments/label_errors_table.py OUT                                 (the table; compares with cleanlab)
+
+``experiments/label_errors.sh`` runs all of it, many at a time, on a GPU. The tasks are those of ``error_tasks.py``.
+PART is ``all`` or the number of a fold: the tagger is trained on all labels or without that fold, then further on the
+trusted sentences. BY is who chose the 200 places that a reviewer corrects: ``combined``, ``cleanlab``
+(self_confidence), ``random``, or ``none``.
+
+Nothing is tuned on these labels: the combined ranking was designed on WNUT 2017 and NCBI disease (docs/findings.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from error_tasks import LONGEST, NUM_FOLDS, TASKS, Task, read_task
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from tagtrace import (
+    Sentence,
+    Tagger,
+    TrainOptions,
+    build_encoder,
+    load_tagger,
+    new_tagger,
+    save_tagger,
+    score_labels,
+    train_tagger,
+)
+from tagtrace.data import segments
+from tagtrace.findings import (
+    Audit,
+    AuditOptions,
+    Probabilities,
+    Text,
+    Trusted,
+    at_level,
+    audit,
+    average_precision,
+    averaged,
+    finding_is_wrong,
+    mistaken_for,
+    neighbour_scores,
+    read_trusted,
+    recall_at,
+    suspicion,
+    token_scores,
+    trusted_scores,
+)
+from tagtrace.findings.probabilities import empty, fill
+from tagtrace.findings.recipes import train_further
+from tagtrace.findings.truth import Truth
+from tagtrace.index import Index, build_index, open_index
+from tagtrace.influence import Explainer
+
+RECIPE = TrainOptions(
+    epochs=4, batch_size=32, learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", dropout=0.1, keep="last"
+)
+NUM_FIXED = 200
+AGGREGATES: tuple[Literal["mean", "max", "top"], ...] = ("mean", "max", "top")
+INFLUENCES: tuple[Literal["identity", "cosine"], ...] = ("identity", "cosine")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("train", "audit", "fix"))
+    parser.add_argument("task", choices=tuple(TASKS))
+    parser.add_argument("seed", type=int)
+    parser.add_argument("part", nargs="?", help="all or a fold (train), combined, cleanlab or random (fix)")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--encoder", required=True, help="a Hugging Face directory")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    task = read_task(arguments.task, arguments.data, arguments.seed)
+    start = time.monotonic()
+    {"train": train_part, "audit": run_audit, "fix": fix_and_train}[arguments.step](task, arguments)
+    print(
+        arguments.step, arguments.task, arguments.seed, arguments.part, f"{time.monotonic() - start:.0f} s", flush=True
+    )
+
+
+# train
+
+
+def train_part(task: Task, arguments: argparse.Namespace) -> None:
+    """Train on all labels or without a fold, and keep what the tagger believes before and after trusted sentences."""
+    part = arguments.part
+    keep = torch.ones(len(task.train), dtype=torch.bool) if part == "all" else task.folds != int(part)
+    judged = keep if part == "all" else ~keep
+    recipe = replace(RECIPE, seed=10 * task.seed + (0 if part == "all" else 1 + int(part)))
+    tagger = fresh_tagger(task, arguments.encoder, recipe.seed)
+    train_tagger(tagger, [one for one, kept in zip(task.train, keep, strict=True) if kept], (), recipe)
+    sentences = [one for one, wanted in zip(task.train, judged, strict=True) if wanted]
+    found = {"base": believe(tagger, sentences).marginals}
+    for kind, trusted in task.trusted.items():
+        taught = deepcopy(tagger)
+        train_further(taught, trusted, recipe)
+        found[kind] = believe(taught, sentences).marginals
+    folder = work_folder(task, arguments.work)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(found, folder / f"{part}.safetensors")
+    if part == "all":
+        save_tagger(tagger.cpu(), folder / "tagger")
+
+
+def fresh_tagger(task: Task, encoder: str, seed: int) -> Tagger:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return new_tagger(build_encoder(f"transformer:{encoder}", task.train), task.labels, seed=seed).to(device)
+
+
+def believe(tagger: Tagger, sentences: Sequence[Sentence]) -> Probabilities:
+    lengths = torch.tensor([len(one) for one in sentences])
+    labels = torch.tensor([label for one in sentences for label in tagger.labels.encode(one.labels)])
+    found = empty(lengths, labels, len(tagger.labels))
+    fill(found, torch.arange(len(sentences)), deepcopy(tagger.head).double().cpu(), tagger.rows(sentences))
+    return found
+
+
+def work_folder(task: Task, work: Path) -> Path:
+    return work / f"{task.name}-{task.seed}"
+
+
+def read_opinions(task: Task, folder: Path, kind: str) -> list[Probabilities]:
+    """What the trained taggers believed, in sample and out of sample."""
+    lengths = torch.tensor([len(one) for one in task.train])
+    labels = torch.tensor([label for one in task.train for label in task.labels.encode(one.labels)])
+    tokens = torch.repeat_interleave(task.folds, lengths)  # (N,)
+    found = []
+    for source in ("in-sample", "out-of-sample"):
+        marginals = torch.empty(len(labels), len(task.labels))
+        for fold in range(NUM_FOLDS) if source == "out-of-sample" else ("all",):
+            rows = slice(None) if fold == "all" else tokens == fold
+            marginals[rows] = load_file(folder / f"{fold}.safetensors")[kind]
+        found.append(with_losses(marginals, labels, lengths, source))
+    return found
+
+
+def with_losses(marginals: Tensor, labels: Tensor, lengths: Tensor, source: str) -> Probabilities:
+    """Probabilities whose conditional and joint losses were not kept: marginal ones stand for them."""
+    losses = -marginals.gather(1, labels.unsqueeze(1)).squeeze(1).double().clamp(min=1e-7).log()
+    owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    joint = torch.zeros(len(lengths), dtype=torch.float64).index_add(0, owner, losses)
+    return Probabilities(marginals, labels, lengths, losses, joint, source)  # pyright: ignore[reportArgumentType]
+
+
+# audit
+
+
+def run_audit(task: Task, arguments: argparse.Namespace) -> None:
+    """Every score of every token, the audit with its patterns, and how much of what is wrong they find."""
+    folder = work_folder(task, arguments.work)
+    index, tagger = task_index(task, folder)
+    opinions = {kind: read_opinions(task, folder, kind) for kind in ("base", *task.trusted)}
+    trusted = {kind: read_trusted(index, tagger, sentences) for kind, sentences in task.trusted.items()}
+    main_kind = next(iter(task.trusted))
+    query = "ORG:LOC" if task.name == "noise" else None
+    truth = true_labels(task, index)
+    scores = all_scores(index, opinions, list(trusted.values())[-1], query)
+    measured = {name: measures(task, index, values, truth) for name, values in scores.items()}
+    found = audit(index, opinions[main_kind], trusted[main_kind], AuditOptions(num_effects=1))
+    result = {"task": task.name, "seed": task.seed, "scores": measured, **judge(found, index, truth)}
+    if query is not None:
+        asked = audit(index, opinions[main_kind], trusted[main_kind], AuditOptions(query=query, num_effects=0))
+        result["query"] = judge(asked, index, truth)
+    (folder / "findings.json").write_text(json.dumps([[one.chain, one.start, one.stop] for one in found.findings]))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / f"{task.name}-{task.seed}.json").write_text(json.dumps(result, indent=1) + "\n")
+    arrays = {"out": opinions["base"][1].marginals, "mean": averaged(opinions[main_kind]).float()}
+    arrays |= {"given": opinions["base"][1].labels, "wrong": truth.wrong, "lengths": index.lengths}
+    save_file(arrays, arguments.out / f"{task.name}-{task.seed}.safetensors")
+
+
+def task_index(task: Task, folder: Path) -> tuple[Index, Tagger]:
+    """The index of the tagger that was trained on all labels, and the tagger with its refitted head."""
+    tagger = load_tagger(folder / "tagger")
+    tagger.to(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    if not (folder / "index").exists():
+        build_index(tagger, task.corpus, folder / "index", tagger_path=folder / "tagger")
+    index = open_index(folder / "index")
+    tagger.head = deepcopy(index.head).to(tagger.device)
+    return index, tagger
+
+
+def all_scores(
+    index: Index, opinions: dict[str, list[Probabilities]], trusted: Trusted, query: str | None
+) -> dict[str, Tensor]:
+    """Every way to rank tokens, by name, (N,) each."""
+    text, found = Text(index), dict[str, Tensor]()
+    for kind, (inside, out) in opinions.items():
+        believed = averaged([inside, out])
+        found[f"combined, {kind}"] = suspicion(text, believed)
+        found[f"loss, {kind}, in"] = token_scores("marginal-loss", index, inside)
+        found[f"loss, {kind}, out"] = token_scores("marginal-loss", index, out)
+        found[f"self_confidence, {kind}, out"] = -given(out)
+        found[f"normalized_margin, {kind}, out"] = token_scores("margin", index, out)
+        if query is not None:
+            found[f"query, {kind}"] = mistaken_for(index, believed, query)
+    found["entropy, base, out"] = token_scores("entropy", index, opinions["base"][1])
+    found["gradient-norm"] = token_scores("gradient-norm", index, opinions["base"][1])
+    asked = trusted.mispredicted()
+    found["neighbour"] = neighbour_scores(index, asked)
+    if query is not None:
+        asked = trusted.confused(index, query)
+    explainer = Explainer(index, "identity")
+    for method in INFLUENCES:
+        found[f"influence, {method}, top"] = trusted_scores(explainer, asked, method, "top")
+        found[f"influence, {method}, sum"] = trusted_scores(explainer, asked, method, "sum")
+    return found
+
+
+def given(opinion: Probabilities) -> Tensor:
+    """The probability of the label given, (N,)."""
+    return opinion.marginals.gather(1, opinion.labels.unsqueeze(1)).squeeze(1).double()
+
+
+def measures(task: Task, index: Index, scores: Tensor, truth: Truth) -> dict[str, object]:
+    """How well a score finds wrong tokens, and documents that hold any (of under 800 tokens, as in the paper)."""
+    tokens = {"ap": average_precision(scores, truth.wrong)}
+    tokens |= {f"recall@{k}": recall_at(scores, truth.wrong, k) for k in (100, 500, 1000)}
+    sizes = Counter[str]()
+    for one in task.train:
+        sizes[one.document] += len(one)
+    names = at_level(index, scores, "document").names
+    short = torch.tensor([sizes[name] < LONGEST for name in names])
+    wrong = {"any": at_level(index, truth.wrong.double(), "document", "max").scores > 0}
+    wrong |= {kind: torch.tensor([task.noise.get(name) == kind for name in names]) for kind in set(task.noise.values())}
+    documents = {
+        f"{kind}, {aggregate}": document_measures(
+            at_level(index, scores, "document", aggregate).scores[short], is_[short]
+        )
+        for kind, is_ in wrong.items()
+        for aggregate in ("mean", "max", "top")
+    }
+    return {"tokens": tokens, "documents": documents}
+
+
+def document_measures(scores: Tensor, wrong: Tensor) -> dict[str, float]:
+    recalls = {f"recall@{k}": recall_at(scores, wrong, k) for k in (20, 50, 100, 122, 200)}
+    return {"ap": average_precision(scores, wrong), **recalls}
+
+
+def judge(found: Audit, index: Index, truth: Truth) -> dict[str, object]:
+    """What an audit's findings and patterns are worth; no text of the corpus is kept but the condition's word."""
+    judged = finding_is_wrong(found.findings, index, truth)
+    patterns = [
+        {
+            "change": one.change,
+            "condition": one.condition and [one.condition.kind, one.condition.value],
+            "segments": one.num_segments,
+            "documents": len(one.documents),
+            "score": one.score,
+            "wrong": sum(bool(judged.is_wrong[rank - 1]) for rank in one.findings),
+            "effect": one.effect and one.effect.to_json(),
+        }
+        for one in found.patterns[:5]
+    ]
+    firsts = (50, 100, 200, 500, 1000)
+    return {
+        "findings_wrong": {str(k): int(judged.is_wrong[:k].sum()) for k in firsts},
+        "findings_mended": {str(k): int(judged.is_mended[:k].sum()) for k in firsts},
+        "patterns": patterns,
+    }
+
+
+def true_labels(task: Task, index: Index) -> Truth:
+    labels = torch.tensor([label for one in task.true for label in task.labels.encode(one.labels)])
+    return Truth(labels, labels != torch.cat([shard.labels for shard in index.shards]))
+
+
+# fix
+
+
+def fix_and_train(task: Task, arguments: argparse.Namespace) -> None:
+    """Let a reviewer correct 200 places, train again and evaluate."""
+    folder = work_folder(task, arguments.work)
+    places = [] if arguments.part == "none" else chosen_places(task, folder, arguments.part)
+    sentences, num_changed = corrected(task, places)
+    recipe = replace(RECIPE, seed=10 * task.seed)
+    tagger = fresh_tagger(task, arguments.encoder, recipe.seed)
+    train_tagger(tagger, sentences, (), recipe)
+    result: dict[str, object] = {"task": task.name, "seed": task.seed, "by": arguments.part, "changed": num_changed}
+    for split, held_out in task.held_out.items():
+        card = score_labels([one.labels for one in held_out], tagger.predict(held_out), tagger.labels.scheme)
+        result[split] = card.segments.f1
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / f"fix-{task.seed}-{arguments.part}.json").write_text(json.dumps(result) + "\n")
+
+
+def chosen_places(task: Task, folder: Path, by: str) -> list[tuple[int, int, int]]:
+    """(sentence, start, stop) of the 200 places that are looked at first."""
+    if by == "combined":
+        return [tuple(place) for place in json.loads((folder / "findings.json").read_text())[:NUM_FIXED]]
+    lengths = torch.tensor([len(one) for one in task.train])
+    starts = lengths.cumsum(0) - lengths
+    if by == "random":
+        rows = random.Random(task.seed).sample(range(int(lengths.sum())), NUM_FIXED)
+    else:  # cleanlab's self_confidence: the smallest out-of-sample probability of the label given
+        out = read_opinions(task, folder, "base")[1]
+        rows = out.marginals.gather(1, out.labels.unsqueeze(1)).squeeze(1).argsort(stable=True)[:NUM_FIXED].tolist()
+    chains = torch.searchsorted(starts, torch.tensor(rows), right=True) - 1
+    return [(int(c), int(r - starts[c]), int(r - starts[c]) + 1) for c, r in zip(chains, rows, strict=True)]
+
+
+def corrected(task: Task, places: Sequence[tuple[int, int, int]]) -> tuple[list[Sentence], int]:
+    """The training sentences after a reviewer has set right every segment, given or true, at these places."""
+    labels = [list(one.labels) for one in task.train]
+    for chain, start, stop in places:
+        touched = [(start, stop)]
+        for source in (task.train[chain].labels, task.true[chain].labels):
+            touched += [(s.start, s.stop) for s in segments(source, "iob2") if s.start < stop and s.stop > start]
+        first, last = min(a for a, _ in touched), max(b for _, b in touched)
+        labels[chain][first:last] = task.true[chain].labels[first:last]
+    num_changed = sum(a != b for old, new in zip(task.train, labels, strict=True)
+                      for a, b in zip(old.labels, new, strict=True))  # fmt: skip
+    return [one.with_labels(new) for one, new in zip(task.train, labels, strict=True)], num_changed
+
+
+if __name__ == "__main__":
+    main()
