@@ -105,11 +105,7 @@ def audit(folder: Path, **values: Any) -> None:
 def _trusted_sentences(tagger: Tagger, path: Path | None, reading: ReadOptions) -> list[Sentence]:
     """The trusted data, which the tagger must know how to label."""
     if path is None:
-        err.print(
-            "note: no --trusted data, so labels are judged by the other training labels alone: single mistakes are "
-            "found, but a mistake that is made throughout looks like the rule",
-            soft_wrap=True,
-        )
+        err.print("no --trusted data: labels are judged by the other training labels alone", soft_wrap=True)
         return []
     corpus = read_corpus(path, reading)
     if corpus.normalised_scheme != tagger.labels.scheme:
@@ -194,6 +190,7 @@ def audit_summary(
         "findings": len(found.findings),
         "findings with a proposal above 50 %": len(likely),
         "patterns": len(found.patterns),
+        **({"notes": "; ".join(found.notes)} if found.notes else {}),
     }
 
 

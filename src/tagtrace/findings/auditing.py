@@ -22,6 +22,7 @@ from tagtrace.findings.scorers import SCORERS, token_scores
 from tagtrace.findings.trusted import Trusted, neighbour_scores, trusted_scores
 from tagtrace.index import Index
 from tagtrace.influence import Explainer
+from tagtrace.influence.filters import label_mask
 from tagtrace.tagger.tagger import Progress
 
 TRUSTED_SCORES = {
@@ -93,10 +94,14 @@ def audit(
     believed = averaged(opinions)
     scores = _scores(index, opinions, believed, trusted, options, progress)
     findings = propose(index, believed, scores, options.most, _evidence(opinions, believed, index))
+    if options.query is not None:
+        findings = _answers(index, findings, options.query)
     patterns, likely = find_patterns(index, [one for one in findings if one.confidence > LIKELY], options.num_patterns)
     owners = {one.rank: one.pattern for one in likely}
     findings = [replace(one, pattern=owners.get(one.rank)) for one in findings]
     patterns, notes = _with_effects(index, patterns, findings, trusted, options, progress)
+    if trusted is None:
+        notes.append("no trusted data: a mistake that is made throughout looks like the rule and is not found")
     hurt = {} if trusted is None else _hurt(index, trusted, findings[:NUM_EVIDENCE])
     return Audit(scores, believed, findings, patterns, hurt, notes)
 
@@ -127,6 +132,18 @@ def _scores(
     method = TRUSTED_SCORES[options.score]
     explainer = Explainer(index, "auto" if method in ("curvature", "relative") else "identity")
     return trusted_scores(explainer, asked_for, method, progress=progress)  # pyright: ignore[reportArgumentType]
+
+
+def _answers(index: Index, findings: Sequence[Finding], query: str) -> list[Finding]:
+    """The findings that propose GOLD for a token labelled PREDICTED, ranked anew."""
+    gold, predicted = (label_mask(index.labels, name) for name in query.split(":"))
+
+    def answers(one: Finding) -> bool:
+        pairs = zip(index.labels.encode(one.given), index.labels.encode(one.proposed), strict=True)
+        return any(bool(predicted[given] & gold[proposed]) for given, proposed in pairs)
+
+    kept = [one for one in findings if answers(one)]
+    return [replace(one, rank=rank) for rank, one in enumerate(kept, start=1)]
 
 
 def _evidence(opinions: Sequence[Probabilities], believed: Tensor, index: Index) -> dict[str, Tensor]:

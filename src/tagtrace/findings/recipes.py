@@ -17,7 +17,7 @@ from tagtrace.tagger.tagger import Unit
 EPOCHS = 3
 MIN_STEPS = 30
 RATE = 0.7
-"""Of the rate it was trained with. These three were chosen on WNUT 2017 and NCBI disease with planted errors."""
+"""Of the encoder's learning rate; the head keeps its own. These three were chosen on WNUT 2017 and NCBI disease."""
 
 
 def recorded_recipe(tagger: Tagger) -> TrainOptions:
