@@ -173,7 +173,7 @@ def run_audit(task: Task, arguments: argparse.Namespace) -> None:
     truth = true_labels(task, index)
     scores = all_scores(index, opinions, list(trusted.values())[-1], query)
     measured = {name: measures(task, index, values, truth) for name, values in scores.items()}
-    found = audit(index, opinions[main_kind], trusted[main_kind], AuditOptions(num_effects=1))
+    found = audit(index, opinions[main_kind], trusted[main_kind], AuditOptions(num_effects=0))
     result = {"task": task.name, "seed": task.seed, "scores": measured, **judge(found, index, truth)}
     if query is not None:
         asked = audit(index, opinions[main_kind], trusted[main_kind], AuditOptions(query=query, num_effects=0))

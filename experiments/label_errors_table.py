@@ -1,0 +1,156 @@
+"""The tables of docs/label_errors.md, from what ``label_errors.py`` wrote.
+
+    python experiments/label_errors_table.py experiments/results/label_errors
+
+Reads TASK-SEED.json, fix-SEED-BY.json and, where they are, TASK-SEED.safetensors (probabilities, too large to keep in
+the repository): from these cleanlab's own scores are computed by cleanlab itself and kept in TASK-SEED.cleanlab.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from tagtrace.findings import average_precision, recall_at
+
+PAGE = Path(__file__).parent.parent / "docs/label_errors.md"
+METHODS = ("self_confidence", "normalized_margin")
+COUNTS = (100, 500, 1000)
+INTRODUCTION = """# Label errors found
+
+Mean and standard deviation over seeds (of training, folds and trusted documents), DistilBERT with a CRF, five folds. Made by
+`python experiments/label_errors_table.py experiments/results/label_errors` from what `experiments/label_errors.sh` wrote
+there; the tasks are described in [experiments/error_tasks.py](../experiments/error_tasks.py), the rankings in
+[findings.md](findings.md). `base`: taggers that have seen training labels only; `taught`: that have learned from all
+trusted sentences, `taught10`: from ten trusted documents. `in`, `out`: in and out of sample. A document's score is the
+mean, the largest (max) or the mean of the ten largest (top) of its tokens'; those of 800 tokens or more are left out,
+as in the paper.
+"""
+HEADINGS = {
+    "wnut17 tokens": "WNUT 2017 with planted errors (design): tokens",
+    "wnut17 documents": "WNUT 2017 with planted errors (design): runs of five sentences",
+    "wnut17 findings": "WNUT 2017 with planted errors (design): findings",
+    "ncbi tokens": "NCBI disease with planted errors (design): tokens",
+    "ncbi documents": "NCBI disease with planted errors (design): runs of five sentences",
+    "ncbi findings": "NCBI disease with planted errors (design): findings",
+    "reiss tokens": "Reiss et al.'s errors: tokens",
+    "reiss documents": "Reiss et al.'s errors: documents",
+    "reiss findings": "Reiss et al.'s errors: findings",
+    "noise tokens": "The paper's noise: tokens",
+    "noise documents": "The paper's noise: documents",
+    "noise findings": "The paper's noise: findings",
+    "fix": "What fixing 200 places gains",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    for path in sorted(folder.glob("*.safetensors")):
+        path.with_suffix(".cleanlab.json").write_text(json.dumps(run_cleanlab(path), indent=1) + "\n")
+    parts = [f"## {HEADINGS[name]}\n\n{table}" for name, table in tables(folder).items()]
+    PAGE.write_text("\n".join([INTRODUCTION, *parts]), encoding="utf-8")
+
+
+def run_cleanlab(path: Path) -> dict[str, dict[str, float]]:
+    """How well cleanlab's token scores find wrong tokens, on out-of-sample probabilities and on the mean opinion."""
+    from cleanlab.token_classification.rank import get_label_quality_scores  # noqa: PLC0415
+
+    arrays = load_file(path)
+    ends = arrays["lengths"].cumsum(0)[:-1].tolist()
+    labels = [part.tolist() for part in np.split(arrays["given"].numpy(), ends)]
+    found: dict[str, dict[str, float]] = {}
+    for kind in ("out", "mean"):
+        probabilities = np.split(arrays[kind].double().numpy(), ends)
+        for method in METHODS:
+            _, scores = get_label_quality_scores(labels, probabilities, token_score_method=method)
+            values = -torch.from_numpy(np.concatenate([np.asarray(part) for part in scores]))
+            recalls = {f"recall@{k}": recall_at(values, arrays["wrong"], k) for k in COUNTS}
+            found[f"{method}, {kind}"] = {"ap": average_precision(values, arrays["wrong"]), **recalls}
+    return found
+
+
+def tables(folder: Path) -> dict[str, str]:
+    """Every table of the page, by name."""
+    found: dict[str, str] = {}
+    for task in ("wnut17", "ncbi", "reiss", "noise"):
+        runs = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{task}-[0-9]*.json")) if _is_run(path)]
+        labs = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{task}-*.cleanlab.json"))]
+        if runs:
+            found |= {f"{task} tokens": token_table(runs, labs), f"{task} documents": document_table(runs)}
+            found |= {f"{task} findings": findings_table(runs)}
+    fixes = [json.loads(path.read_text()) for path in sorted(folder.glob("fix-*.json"))]
+    return found | ({"fix": fix_table(fixes)} if fixes else {})
+
+
+def _is_run(path: Path) -> bool:
+    return ".cleanlab" not in path.name
+
+
+def token_table(runs: Sequence[dict[str, Any]], labs: Sequence[dict[str, Any]]) -> str:
+    lines = ["| ranking | AP | recall at 100 | 500 | 1,000 |", "|---|---|---|---|---|"]
+    rows = {name: [run["scores"][name]["tokens"] for run in runs] for name in runs[0]["scores"]}
+    rows |= {f"cleanlab {name}": [lab[name] for lab in labs] for name in (labs[0] if labs else ())}
+    for name, values in rows.items():
+        cells = [spread(one[key] for one in values) for key in ("ap", *(f"recall@{k}" for k in COUNTS))]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def document_table(runs: Sequence[dict[str, Any]]) -> str:
+    first = next(iter(runs[0]["scores"].values()))["documents"]
+    counts = [key for key in next(iter(first.values())) if key != "ap"]
+    lines = [f"| ranking | documents | AP | {' | '.join(counts)} |", "|---|---|---|" + "---|" * len(counts)]
+    for name in runs[0]["scores"]:
+        for kind in first:
+            values = [run["scores"][name]["documents"][kind] for run in runs]
+            lines.append(
+                f"| {name} | {kind} | {' | '.join(spread(one[key] for one in values) for key in ('ap', *counts))} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def findings_table(runs: Sequence[dict[str, Any]]) -> str:
+    lines = ["| seed | findings wrong in the first 50, 100, 200, 500, 1,000 | first pattern | wrong of its segments |"]
+    lines.append("|---|---|---|---|")
+    for run in runs:
+        first = run["patterns"][0] if run["patterns"] else None
+        described = "none" if first is None else f"{first['change']}, {' '.join(first['condition'] or ['anywhere'])}"
+        share = "" if first is None else f"{first['wrong']} of {first['segments']}"
+        lines.append(
+            f"| {run['seed']} | {', '.join(map(str, run['findings_wrong'].values()))} | {described} | {share} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def fix_table(fixes: Sequence[dict[str, Any]]) -> str:
+    lines = [
+        "| 200 places chosen by | labels changed | F1 validation_corrected | F1 test_corrected |",
+        "|---|---|---|---|",
+    ]
+    for by in ("none", "random", "cleanlab", "combined"):
+        some = [fix for fix in fixes if fix["by"] == by]
+        if some:
+            scores = [spread((100 * fix[split] for fix in some), 2) for split in ("validation", "test")]
+            lines.append(f"| {by} | {spread((fix['changed'] for fix in some), 0)} | {' | '.join(scores)} |")
+    return "\n".join(lines) + "\n"
+
+
+def spread(values: Iterable[float], digits: int = 3) -> str:
+    """The mean, and the standard deviation where there are several."""
+    numbers = list(values)
+    deviation = f" ± {stdev(numbers):.{digits}f}" if len(numbers) > 1 else ""
+    return f"{mean(numbers):.{digits}f}{deviation}"
+
+
+if __name__ == "__main__":
+    main()
