@@ -26,9 +26,10 @@ METHODS = ("self_confidence", "normalized_margin")
 COUNTS = (100, 500, 1000)
 INTRODUCTION = """# Label errors found
 
-Mean and standard deviation over seeds (of training, folds and trusted documents), DistilBERT with a CRF, five folds. Made by
-`python experiments/label_errors_table.py experiments/results/label_errors` from what `experiments/label_errors.sh` wrote
-there; the tasks are described in [experiments/error_tasks.py](../experiments/error_tasks.py), the rankings in
+Mean and standard deviation over seeds (of training, folds and trusted documents), DistilBERT with a CRF, five folds.
+Made by `python experiments/label_errors_table.py experiments/results/label_errors` from what
+`experiments/label_errors.sh` wrote there; the tasks are described in
+[experiments/error_tasks.py](../experiments/error_tasks.py), the rankings in
 [findings.md](findings.md). `base`: taggers that have seen training labels only; `taught`: that have learned from all
 trusted sentences, `taught10`: from ten trusted documents. `in`, `out`: in and out of sample. A document's score is the
 mean, the largest (max) or the mean of the ten largest (top) of its tokens'; those of 800 tokens or more are left out,
