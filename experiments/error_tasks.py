@@ -14,6 +14,7 @@ import gzip
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from random import Random
 
@@ -41,15 +42,15 @@ class Task:
     noise: dict[str, str]
     """The kind of noise of a document, where it has any."""
 
-    @property
+    @cached_property
     def train(self) -> list[Sentence]:
         return list(self.corpus.sentences)
 
-    @property
+    @cached_property
     def labels(self) -> LabelSet:
         return LabelSet.from_sentences([*self.true, *self.train, *next(iter(self.trusted.values()))], "iob2")
 
-    @property
+    @cached_property
     def folds(self) -> Tensor:
         """Of each sentence, (B,)."""
         return assign_folds([sentence.document for sentence in self.train], NUM_FOLDS, self.seed)

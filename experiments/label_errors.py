@@ -8,7 +8,8 @@
 ``experiments/label_errors.sh`` runs all of it, many at a time, on a GPU. The tasks are those of ``error_tasks.py``.
 PART is ``all`` or the number of a fold: the tagger is trained on all labels or without that fold, then further on the
 trusted sentences. BY is who chose the 200 places that a reviewer corrects: ``combined``, ``cleanlab``
-(self_confidence), ``random``, or ``none``.
+(self_confidence out of sample), ``cleanlab-taught`` (the same after the trusted sentences), ``random``, or ``none``.
+The judges of ``combined`` have learned from the validation set, so that only test is held out there.
 
 Nothing is tuned on these labels: the combined ranking was designed on WNUT 2017 and NCBI disease (docs/findings.md).
 """
@@ -240,13 +241,10 @@ def measures(task: Task, index: Index, scores: Tensor, truth: Truth) -> dict[str
     short = torch.tensor([sizes[name] < LONGEST for name in names])
     wrong = {"any": at_level(index, truth.wrong.double(), "document", "max").scores > 0}
     wrong |= {kind: torch.tensor([task.noise.get(name) == kind for name in names]) for kind in set(task.noise.values())}
-    documents = {
-        f"{kind}, {aggregate}": document_measures(
-            at_level(index, scores, "document", aggregate).scores[short], is_[short]
-        )
-        for kind, is_ in wrong.items()
-        for aggregate in ("mean", "max", "top")
-    }
+    documents = dict[str, dict[str, float]]()
+    for aggregate in AGGREGATES:
+        values = at_level(index, scores, "document", aggregate).scores[short]
+        documents |= {f"{kind}, {aggregate}": document_measures(values, is_[short]) for kind, is_ in wrong.items()}
     return {"tokens": tokens, "documents": documents}
 
 
@@ -303,18 +301,34 @@ def fix_and_train(task: Task, arguments: argparse.Namespace) -> None:
 
 
 def chosen_places(task: Task, folder: Path, by: str) -> list[tuple[int, int, int]]:
-    """(sentence, start, stop) of the 200 places that are looked at first."""
+    """(sentence, start, stop) of the 200 different places that are looked at first.
+
+    Rankings of tokens look at the segment that a token is labelled as part of, and once only.
+    """
     if by == "combined":
         return [tuple(place) for place in json.loads((folder / "findings.json").read_text())[:NUM_FIXED]]
     lengths = torch.tensor([len(one) for one in task.train])
     starts = lengths.cumsum(0) - lengths
+    rows = list(range(int(lengths.sum())))
     if by == "random":
-        rows = random.Random(task.seed).sample(range(int(lengths.sum())), NUM_FIXED)
+        random.Random(task.seed).shuffle(rows)
     else:  # cleanlab's self_confidence: the smallest out-of-sample probability of the label given
-        out = read_opinions(task, folder, "base")[1]
-        rows = out.marginals.gather(1, out.labels.unsqueeze(1)).squeeze(1).argsort(stable=True)[:NUM_FIXED].tolist()
-    chains = torch.searchsorted(starts, torch.tensor(rows), right=True) - 1
-    return [(int(c), int(r - starts[c]), int(r - starts[c]) + 1) for c, r in zip(chains, rows, strict=True)]
+        rows = given(read_opinions(task, folder, by.partition("-")[2] or "base")[1]).argsort(stable=True).tolist()
+    places: dict[tuple[int, int, int], None] = {}
+    for row in rows:
+        chain = int(torch.searchsorted(starts, row, right=True)) - 1
+        places[chain, *segment_of(task.train[chain], row - int(starts[chain]))] = None
+        if len(places) == NUM_FIXED:
+            break
+    return list(places)
+
+
+def segment_of(sentence: Sentence, token: int) -> tuple[int, int]:
+    """Where the labelled segment of a token begins and ends, or the token alone."""
+    for segment in segments(sentence.labels, "iob2"):
+        if segment.start <= token < segment.stop:
+            return segment.start, segment.stop
+    return token, token + 1
 
 
 def corrected(task: Task, places: Sequence[tuple[int, int, int]]) -> tuple[list[Sentence], int]:

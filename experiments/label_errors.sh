@@ -1,5 +1,5 @@
 #!/bin/sh
-# All of experiments/label_errors.py, eight at a time: sh experiments/label_errors.sh DATA ENCODER OUT [SEEDS] [TASKS]
+# All of experiments/label_errors.py, many at a time: sh experiments/label_errors.sh DATA ENCODER OUT [SEEDS] [TASKS]
 set -eu
 data=$1 encoder=$2 out=$3 seeds=${4:-0 1 2} tasks=${5:-reiss noise} work=${WORK:-$3/work} together=${TOGETHER:-12}
 export PYTHONPATH=src OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
@@ -10,6 +10,6 @@ for seed in $seeds; do for task in $tasks; do for part in all 0 1 2 3 4; do echo
 export OMP_NUM_THREADS=4
 for seed in $seeds; do
     for task in $tasks; do echo "audit $task $seed $options"; done
-    case $tasks in *reiss*) for by in none cleanlab random; do echo "fix reiss $seed $by $options"; done ;; esac
+    case $tasks in *reiss*) for by in none cleanlab cleanlab-taught random; do echo "fix reiss $seed $by $options"; done ;; esac
 done | each
 case $tasks in *reiss*) for seed in $seeds; do echo "fix reiss $seed combined $options"; done | each ;; esac

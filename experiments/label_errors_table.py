@@ -138,7 +138,7 @@ def fix_table(fixes: Sequence[dict[str, Any]]) -> str:
         "| 200 places chosen by | labels changed | F1 validation_corrected | F1 test_corrected |",
         "|---|---|---|---|",
     ]
-    for by in ("none", "random", "cleanlab", "combined"):
+    for by in ("none", "random", "cleanlab", "cleanlab-taught", "combined"):
         some = [fix for fix in fixes if fix["by"] == by]
         if some:
             scores = [spread((100 * fix[split] for fix in some), 2) for split in ("validation", "test")]

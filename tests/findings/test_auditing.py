@@ -193,7 +193,12 @@ def test_a_kind_of_error(made: Made) -> None:
     calls: list[tuple[int, int]] = []
     asked = audit(made.index, made.opinions, made.trusted, AuditOptions("influence", "ORG:LOC", num_effects=0),
                   progress=lambda *counts: calls.append(counts))  # fmt: skip
-    assert torch.equal(asked.scores, trusted_scores(Explainer(made.index, "identity"), confused, "identity"))
+    expected = trusted_scores(Explainer(made.index, "identity"), confused, "identity")
+    labels = torch.cat([shard.labels for shard in made.index.shards])
+    is_asked = torch.tensor([name.endswith("LOC") for name in made.index.labels.labels])[labels]
+    assert torch.equal(asked.scores, torch.where(is_asked, expected, -torch.inf))
+    assert all(any(a.endswith("LOC") and b.endswith("ORG") for a, b in zip(one.given, one.proposed, strict=True))
+               for one in (*asked.findings, *found.findings))  # fmt: skip
     assert calls[-1] == (len(confused), len(confused))
 
 
@@ -245,7 +250,7 @@ def test_an_index_whose_head_is_not_refit_has_no_effects(made: Made, tmp_path: P
         ({"score": "loss"}, "score 'loss': expected one of combined, joint-loss"),
         ({"most": 0}, "at least 1"),
         ({"num_patterns": 0}, "at least 1"),
-        ({"num_effects": -1}, "num_effects at least 0"),
+        ({"num_effects": -1}, "effects -1: must be at least 0"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:

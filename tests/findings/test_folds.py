@@ -41,12 +41,13 @@ def test_documents_stay_together_and_folds_are_even() -> None:
 def test_without_documents_the_folds_are_over_chains() -> None:
     folds = assign_folds([""] * 10, 5)
     assert folds.bincount().tolist() == [2] * 5
+    assert assign_folds(["the only one"] * 10, 5).bincount().tolist() == [2] * 5
     mixed = assign_folds(["a", "", "a", "", "a"], 3)
     assert len(set(mixed.tolist())) == 3
     assert int(mixed[0]) == int(mixed[2]) == int(mixed[4])
 
 
-@pytest.mark.parametrize(("num_folds", "message"), [(1, "at least 2"), (4, "the data has 3 documents")])
+@pytest.mark.parametrize(("num_folds", "message"), [(1, "at least 2"), (4, "the data has only 3 documents")])
 def test_folds_that_cannot_be(num_folds: int, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         assign_folds(["a", "b", "", "a"], num_folds)

@@ -168,7 +168,7 @@ def test_finished_folds_are_not_trained_again(tmp_path: Path) -> None:
         )  # fmt: skip
 
     first = ask(training=lambda fold, _: seen.add(fold))
-    assert seen == {0, 1, 2}
+    assert seen == {0, 1, 2, 3}  # the last is the tagger itself
     assert counts[-1] == (18, 18)
     seen.clear()
     again = ask(training=lambda fold, _: seen.add(fold))
@@ -198,11 +198,11 @@ def test_taggers_that_cannot_be_trained_again_are_refused(tmp_path: Path) -> Non
 def test_averaged_is_the_mean(index: Index) -> None:
     inside, outside = in_sample(index), out_of_sample(index, 3)
     found = averaged([inside, outside, outside])
-    assert found.dtype == torch.float64
-    expected = inside.marginals.double() / 3 + outside.marginals.double() * 2 / 3
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    torch.testing.assert_close(found.sum(1), torch.ones(index.num_tokens, dtype=torch.float64), rtol=0, atol=1e-5)
-    assert torch.equal(averaged([inside]), inside.marginals.double())
+    assert found.dtype == torch.float32
+    expected = inside.marginals / 3 + outside.marginals * 2 / 3
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(found.sum(1), torch.ones(index.num_tokens), rtol=0, atol=1e-5)
+    assert torch.equal(averaged([inside]), inside.marginals)
 
 
 def test_opinions_of_other_data_are_refused(index: Index) -> None:

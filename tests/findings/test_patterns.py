@@ -85,6 +85,7 @@ def listed(index: Index, type_: str) -> list[dict[str, str]]:
             spans = [(t, t + 1) for t, label in enumerate(sentence.labels) if label == "O"]
         for start, stop in spans:
             found.append({
+                "document": sentence.document,
                 "opening": first[sentence.document or sentence.id],
                 "form": " ".join(sentence.tokens[start:stop]),
                 "before": sentence.tokens[start - 1] if start else "",
@@ -232,12 +233,52 @@ def test_the_numbers_of_a_pattern(tmp_path: Path) -> None:
     mass = sum(one.confidence for one in members)
     others = sum(one.confidence for one in findings if one.change == "LOC -> ORG") - mass
     rest = len(listed(index, "LOC")) - len(inside)
-    assert first.score == pytest.approx(g_squared(*np.array([[mass], [len(inside)], [others], [rest]]))[0])
+    g_2 = g_squared(*np.array([[mass], [len(inside)], [others], [rest]]))[0]
+    phi = dispersion(index, [one for one in findings if one.change == "LOC -> ORG"], "RUGBY")
+    assert phi > 1
+    assert first.score == pytest.approx(g_2 / phi)
     shown = ", ".join(form for form, _ in first.forms[:5])
     assert first.description == (
         f"{len(members)} of {len(inside)} LOC segments in documents that begin with RUGBY are probably ORG: "
         f"{shown}, ... ({len(first.documents)} documents)"
     )
+
+
+def dispersion(index: Index, findings: Sequence[Finding], opening: str) -> float:
+    """phi of LOC findings, document by document."""
+    rows = [(str(one["document"]), one["opening"] == opening) for one in listed(index, "LOC")]
+    begins = dict(rows)
+    counts = Counter(rows)
+    wrong = Counter[tuple[str, bool]]()
+    for one in findings:
+        wrong[one.document, begins[one.document]] += one.confidence  # type: ignore[assignment]
+    total = 0.0
+    for side in (True, False):
+        some = [key for key in counts if key[1] is side]
+        rate = sum(wrong[key] for key in some) / sum(counts[key] for key in some)
+        total += sum((wrong[key] - counts[key] * rate) ** 2 / (counts[key] * rate * (1 - rate)) for key in some)
+    return max(1.0, total / (len(counts) - 2))
+
+
+def test_documents_full_of_errors_are_no_pattern(tmp_path: Path) -> None:
+    """Errors that depend on the document and not on how it begins: almost never a pattern of its beginning."""
+    made = [
+        Sentence(
+            (f"w{d % 10}" if n == 0 else f"o{d}", f"p{d}-{n}", f"q{d}-{n}"), ("O", "O", "B-LOC"), f"{d}:{n}", f"{d}"
+        )
+        for d in range(200)
+        for n in range(5)
+    ]
+    index = make_index(tmp_path, made)
+    found = 0
+    for seed in range(30):
+        draw = random.Random(seed)
+        bad = set(draw.sample(range(200), 10))
+        chains = [chain for chain in range(1000) if chain // 5 in bad and draw.random() < 0.6]
+        findings = [make_finding(index, n + 1, chain, 2, 3, ("B-ORG",), 0.9) for n, chain in enumerate(chains)]
+        kinds = [one.condition.kind for one in find_patterns(index, findings)[0] if one.condition]
+        found += "opening" in kinds
+    assert found <= 2
 
 
 def test_the_order_of_findings_does_not_matter(tmp_path: Path) -> None:
@@ -315,12 +356,12 @@ def opened_alike(num_documents: int) -> list[Sentence]:
     return made
 
 
-def test_a_beginning_must_be_that_of_two_documents(tmp_path: Path) -> None:
+def test_a_beginning_must_be_that_of_three_documents(tmp_path: Path) -> None:
+    (three,) = patterns_of(tmp_path / "three", opened_alike(3))
+    assert three.condition == Condition("opening", "==")
     (two,) = patterns_of(tmp_path / "two", opened_alike(2))
-    assert two.condition == Condition("opening", "==")
-    (one,) = patterns_of(tmp_path / "one", opened_alike(1))
-    assert one.condition is None
-    assert one.description == "4 of 206 LOC segments are probably ORG: x0, x1, x2, x3 (1 document)"
+    assert two.condition is None
+    assert two.description == "4 of 206 LOC segments are probably ORG: x0, x1, x2, x3 (2 documents)"
 
 
 def test_two_findings_are_no_pattern(tmp_path: Path) -> None:
@@ -393,7 +434,7 @@ def test_a_smaller_pattern_comes_first_where_it_explains_more(tmp_path: Path) ->
 
 
 def test_confidence_counts(tmp_path: Path) -> None:
-    index = make_index(tmp_path, [*opened_alike(2), *(background(number) for number in range(200))])
+    index = make_index(tmp_path, [*opened_alike(3), *(background(number) for number in range(200))])
     sure, unsure = ([make_finding(index, n + 1, n, 2, 3, ("B-ORG",), p) for n in range(6)] for p in (0.9, 0.05))
     assert find_patterns(index, sure)[0][0].condition is not None
     assert find_patterns(index, unsure)[0][0].condition is None

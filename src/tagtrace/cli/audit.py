@@ -22,6 +22,7 @@ from tagtrace.findings import (
     Audit,
     AuditOptions,
     Finding,
+    GroupEffect,
     Measured,
     Probabilities,
     Trusted,
@@ -34,9 +35,12 @@ from tagtrace.findings import (
 )
 from tagtrace.findings import audit as find
 from tagtrace.findings.audit_files import check_audit_folder, write_audit
+from tagtrace.findings.auditing import check_request
 from tagtrace.index import Index, open_index
 from tagtrace.tagger import Lexical, Tagger, build_encoder, load_tagger
 
+LONG = 5
+"""Shorter sentences repeat by chance."""
 NUM_SHOWN = 10
 """Patterns and findings that are printed; all are in the files."""
 
@@ -66,7 +70,7 @@ NUM_SHOWN = 10
 @click.option("--encoder", help="The untrained encoder, as for train. [default: the tagger's]")
 @click.option("--tagger", "tagger_folder", type=click.Path(path_type=Path),
               help="The index's tagger. [default: where it was when the index was built]")  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the folds.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the folds and of new encoders.")
 @device_option
 @reading_options
 def audit(folder: Path, **values: Any) -> None:
@@ -84,6 +88,7 @@ def audit(folder: Path, **values: Any) -> None:
     sentences = _trusted_sentences(tagger, values["trusted_file"], reading)
     truth = None if values["truth_file"] is None else read_truth(index, read_corpus(values["truth_file"], reading))
     trusted = _read_trusted(index, tagger, sentences)
+    check_request(index, trusted, options)
     opinions, kind = _ask(index, tagger, trusted, sentences, values)
     err.print("ranking the labels", highlight=False)
     with counting("ranking") as progress:
@@ -119,21 +124,28 @@ def _trusted_sentences(tagger: Tagger, path: Path | None, reading: ReadOptions) 
 
 
 def _read_trusted(index: Index, tagger: Tagger, sentences: Sequence[Sentence]) -> Trusted | None:
+    _note_shared(index, tagger.chains(sentences))
     if not sentences:
         return None
-    _note_shared(index, sentences)
     with counting("encoding the trusted data") as progress:
         return read_trusted(index, tagger, sentences, progress)
 
 
-def _note_shared(index: Index, sentences: Sequence[Sentence]) -> None:
-    """Say where trusted sentences are training sentences too."""
-    texts = {sentence.tokens for sentence in sentences if len(sentence) > 4}
-    num_shared = sum(index.sentence(chain).tokens in texts for chain in range(index.num_chains)) if texts else 0
+def _note_shared(index: Index, chains: Sequence[Sentence]) -> None:
+    """Say where trusted sentences are training sentences too, and where training sentences stand there twice."""
+    trusted = {hash(chain.tokens) for chain in chains if len(chain) >= LONG}
+    texts = [hash(one.tokens) for one in map(index.sentence, range(index.num_chains)) if len(one) >= LONG]
+    num_shared, num_twice = sum(text in trusted for text in texts), len(texts) - len(set(texts))
     if num_shared:
         err.print(
             f"note: {num_shared:,} training sentences are also in the trusted data; their labels are judged by a "
             "tagger that has seen the trusted ones",
+            soft_wrap=True,
+        )
+    if num_twice:
+        err.print(
+            f"note: {num_twice:,} training sentences repeat others; where these stand in other documents, a wrong "
+            "label may have been seen out of sample too",
             soft_wrap=True,
         )
 
@@ -143,6 +155,10 @@ def _ask(
 ) -> tuple[list[Probabilities], str]:
     """The opinions asked for, and who gave them."""
     if not _asks_encoders(tagger, values):
+        for name in ("encoder", "data_file"):
+            if values[name] is not None:
+                option = name.removesuffix("_file")
+                raise OptionError(f"--{option} is for taggers that are trained anew; add --opinions encoder")
         err.print("asking refitted heads about every label", highlight=False)
         with counting("refitting heads") as progress:
             rows = None if trusted is None else trusted.rows
@@ -157,9 +173,13 @@ def _ask(
     with runs_display() as training:
         opinions = encoder_opinions(
             trained, corpus, values["target"] / "folds", sentences, values["folds"], values["seed"],
-            encoder=encoder, training=lambda fold, step: training(f"fold {fold + 1}", step),
+            encoder=encoder, training=lambda fold, step: training(_run_name(fold, values["folds"]), step),
         )  # fmt: skip
     return opinions, "encoder"
+
+
+def _run_name(fold: int, num_folds: int) -> str:
+    return f"fold {fold + 1}" if fold < num_folds else "the tagger itself further, on the trusted data"
 
 
 def _asks_encoders(tagger: Tagger, values: dict[str, Any]) -> bool:
@@ -201,19 +221,24 @@ def _asked(values: dict[str, Any]) -> dict[str, Any]:
 
 def show_audit(found: Audit, index: Index) -> None:
     """The first patterns and findings."""
-    patterns = Table("", "pattern", "trusted loss", "verified", title="patterns, the most systematic first",
+    patterns = Table("", "pattern", "if fixed: trusted loss", title="patterns, the most systematic first",
                      title_justify="left")  # fmt: skip
     for pattern in found.patterns[:NUM_SHOWN]:
-        effect = pattern.effect
-        before = "" if effect is None else f"{effect.before.loss:.4f}"
-        after = "" if effect is None or effect.verified is None else f"{effect.verified.loss:.4f}"
-        patterns.add_row(str(pattern.number), pattern.description, before, after)
+        patterns.add_row(str(pattern.number), pattern.description, _effect(pattern.effect))
     if found.patterns:
         out.print(patterns)
     out.print(findings_table(found.findings[:NUM_SHOWN]))
     more = len(found.findings) - NUM_SHOWN
     if more > 0:
         out.print(f"and {more:,} more in the files; {index.num_tokens:,} labels were judged")
+
+
+def _effect(effect: GroupEffect | None) -> str:
+    """What fixing a pattern does to the trusted data."""
+    if effect is None:
+        return ""
+    verdict = "helps" if effect.change < 0 else "hurts"
+    return f"{effect.before.loss:.4f} -> {effect.after.loss:.4f} ({verdict})"
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:
@@ -229,6 +254,9 @@ def findings_table(findings: Sequence[Finding]) -> Table:
 def show_truth(measured: Sequence[Measured], is_wrong: Sequence[bool]) -> None:
     """How much of what is really wrong was found; ``is_wrong`` says it of each finding."""
     for one in measured:
+        if one.num_wrong == 0:
+            out.print("the truth has the same labels: there is nothing to find")
+            return
         recall = ", ".join(f"{100 * value:.0f} % in the first {k:,}" for k, value in one.recall.items())
         out.print(
             f"{one.num_wrong:,} labels are really wrong: average precision {one.average_precision:.3f}; found {recall}",

@@ -25,17 +25,19 @@ from tagtrace._files import file_moved_when_whole
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.auditing import Audit
 from tagtrace.findings.finding import write_findings, write_findings_table
+from tagtrace.findings.folds import MARKER as FOLDS_MARKER
 from tagtrace.findings.levels import at_level
 from tagtrace.findings.report import Report, write_report
 from tagtrace.findings.truth import Measured
 from tagtrace.index import Index
 
 MARKER = "audit.json"
+FOLDS = f"folds/{FOLDS_MARKER}"
 
 
 def check_audit_folder(folder: Path) -> None:
     """Raise where a folder holds something else than an audit; make it otherwise."""
-    is_audit = any((folder / name).exists() for name in (MARKER, "folds", "findings.jsonl"))
+    is_audit = any((folder / name).is_file() for name in (MARKER, FOLDS, "findings.jsonl"))
     if folder.exists() and not is_audit and (not folder.is_dir() or any(folder.iterdir())):
         raise OptionError(f"{folder}: holds something else than an audit; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,6 +53,7 @@ def write_audit(
     options: Mapping[str, Any] | None = None,
 ) -> None:
     """Write all files. ``trusted`` are the chains that ``found.hurt`` counts."""
+    (folder / MARKER).unlink(missing_ok=True)  # it says that the others belong together
     write_findings(found.findings, folder / "findings.jsonl")
     write_findings_table(found.findings, folder / "findings.csv")
     with file_moved_when_whole(folder / "patterns.jsonl") as stream:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError, TagtraceError, TrainingError
-from tagtrace.findings.combined import mistaken_for, suspicion
+from tagtrace.findings.combined import mistaken_for, pair_masks, suspicion
 from tagtrace.findings.conditions import Text
 from tagtrace.findings.evidence import Hurt, hurt_queries
 from tagtrace.findings.finding import Finding
@@ -22,7 +22,6 @@ from tagtrace.findings.scorers import SCORERS, token_scores
 from tagtrace.findings.trusted import Trusted, neighbour_scores, trusted_scores
 from tagtrace.index import Index
 from tagtrace.influence import Explainer
-from tagtrace.influence.filters import label_mask
 from tagtrace.tagger.tagger import Progress
 
 TRUSTED_SCORES = {
@@ -57,8 +56,9 @@ class AuditOptions:
     def __post_init__(self) -> None:
         if self.score not in SCORES:
             raise OptionError(f"score {self.score!r}: expected one of {', '.join(SCORES)}")
-        if self.most < 1 or self.num_patterns < 1 or self.num_effects < 0:
-            raise OptionError("most and num_patterns must be at least 1, num_effects at least 0")
+        for name, least in (("most", 1), ("num_patterns", 1), ("num_effects", 0)):
+            if getattr(self, name) < least:
+                raise OptionError(f"{name.removeprefix('num_')} {getattr(self, name)}: must be at least {least}")
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,15 @@ def audit(
     options = options or AuditOptions()
     for opinion in opinions:
         opinion.check_index(index)
-    believed = averaged(opinions)
-    scores = _scores(index, opinions, believed, trusted, options, progress)
+    check_request(index, trusted, options)
+    believed, text = averaged(opinions), Text(index)
+    scores = _scores(text, opinions, believed, trusted, options, progress)
     findings = propose(index, believed, scores, options.most, _evidence(opinions, believed, index))
     if options.query is not None:
         findings = _answers(index, findings, options.query)
-    patterns, likely = find_patterns(index, [one for one in findings if one.confidence > LIKELY], options.num_patterns)
+    patterns, likely = find_patterns(
+        index, [one for one in findings if one.confidence > LIKELY], options.num_patterns, text
+    )
     owners = {one.rank: one.pattern for one in likely}
     findings = [replace(one, pattern=owners.get(one.rank)) for one in findings]
     patterns, notes = _with_effects(index, patterns, findings, trusted, options, progress)
@@ -106,8 +109,21 @@ def audit(
     return Audit(scores, believed, findings, patterns, hurt, notes)
 
 
+def check_request(index: Index, trusted: Trusted | None, options: AuditOptions) -> None:
+    """Raise where what is asked cannot be told, before any work is done for it."""
+    if options.score in (*TRUSTED_SCORES, "neighbour") and trusted is None:
+        raise OptionError(f"score {options.score!r} needs trusted data")
+    if options.query is None:
+        return
+    if options.score not in ("combined", *TRUSTED_SCORES):
+        raise OptionError(f"score {options.score!r} knows no query; use combined or an influence score")
+    pair_masks(index.labels, options.query)
+    if trusted is not None and options.score in TRUSTED_SCORES:
+        trusted.confused(index, options.query)
+
+
 def _scores(
-    index: Index,
+    text: Text,
     opinions: Sequence[Probabilities],
     believed: Tensor,
     trusted: Trusted | None,
@@ -115,28 +131,30 @@ def _scores(
     progress: Progress | None,
 ) -> Tensor:
     """The score asked for of every token, (N,); minus infinity for those that a query rules out."""
+    index = text.index
     if options.score == "combined":
         if options.query is None:
-            return suspicion(Text(index), believed)
+            return suspicion(text, believed)
         asked = mistaken_for(index, believed, options.query)
         return torch.where(asked > 0, asked, -torch.inf)
-    if options.query is not None and options.score not in TRUSTED_SCORES:
-        raise OptionError(f"score {options.score!r} knows no query; use combined or an influence score")
     if options.score in SCORERS:
         return token_scores(options.score, index, opinions[-1])
-    if trusted is None:
-        raise OptionError(f"score {options.score!r} needs trusted data")
+    assert trusted is not None
     if options.score == "neighbour":
         return neighbour_scores(index, trusted)
     asked_for = trusted if options.query is None else trusted.confused(index, options.query)
     method = TRUSTED_SCORES[options.score]
     explainer = Explainer(index, "auto" if method in ("curvature", "relative") else "identity")
-    return trusted_scores(explainer, asked_for, method, progress=progress)  # pyright: ignore[reportArgumentType]
+    scores = trusted_scores(explainer, asked_for, method, progress=progress)  # pyright: ignore[reportArgumentType]
+    if options.query is None:
+        return scores
+    _, predicted = pair_masks(index.labels, options.query)
+    return torch.where(predicted[torch.as_tensor(text.labels)], scores, -torch.inf)
 
 
 def _answers(index: Index, findings: Sequence[Finding], query: str) -> list[Finding]:
     """The findings that propose GOLD for a token labelled PREDICTED, ranked anew."""
-    gold, predicted = (label_mask(index.labels, name) for name in query.split(":"))
+    gold, predicted = pair_masks(index.labels, query)
 
     def answers(one: Finding) -> bool:
         pairs = zip(index.labels.encode(one.given), index.labels.encode(one.proposed), strict=True)
@@ -149,7 +167,7 @@ def _answers(index: Index, findings: Sequence[Finding], query: str) -> list[Find
 def _evidence(opinions: Sequence[Probabilities], believed: Tensor, index: Index) -> dict[str, Tensor]:
     """The doubt of each opinion in the label given, (N,) each."""
     labels = torch.cat([shard.labels for shard in index.shards]).unsqueeze(1)
-    doubts = {f"{one.source} doubt": 1.0 - one.marginals.double().gather(1, labels).squeeze(1) for one in opinions}
+    doubts = {f"{one.source} doubt": 1.0 - one.marginals.gather(1, labels).squeeze(1) for one in opinions}
     return {"doubt": 1.0 - believed.gather(1, labels).squeeze(1), **doubts}
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
+from tagtrace.data.labels import LabelSet
 from tagtrace.findings.conditions import Text
 from tagtrace.findings.scorers import SMALLEST
 from tagtrace.index import Index
@@ -40,13 +41,19 @@ def suspicion(text: Text, believed: Tensor) -> Tensor:
 def mistaken_for(index: Index, believed: Tensor, pair: str) -> Tensor:
     """p that a token labelled PREDICTED is GOLD, for ``pair`` GOLD:PREDICTED (types or labels), (N,); 0 for others."""
     check_believed(index, believed)
-    if pair.count(":") != 1:
-        raise OptionError(f"pair {pair!r}: expected GOLD:PREDICTED, for example ORG:LOC")
-    gold, predicted = (label_mask(index.labels, name) for name in pair.split(":"))
-    if bool((gold & predicted).any()):
-        raise OptionError(f"pair {pair!r}: expected two labels that have nothing in common")
+    gold, predicted = pair_masks(index.labels, pair)
     labels = torch.cat([shard.labels for shard in index.shards])
     return believed[:, gold].sum(1).double() * predicted[labels]
+
+
+def pair_masks(labels: LabelSet, pair: str) -> tuple[Tensor, Tensor]:
+    """The labels that GOLD and PREDICTED of ``pair`` GOLD:PREDICTED mean, (C,) bool each."""
+    if pair.count(":") != 1:
+        raise OptionError(f"pair {pair!r}: expected GOLD:PREDICTED, for example ORG:LOC")
+    gold, predicted = (label_mask(labels, name) for name in pair.split(":"))
+    if bool((gold & predicted).any()):
+        raise OptionError(f"pair {pair!r}: expected two labels that have nothing in common")
+    return gold, predicted
 
 
 def check_believed(index: Index, believed: Tensor) -> None:

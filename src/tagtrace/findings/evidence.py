@@ -15,6 +15,7 @@ from torch import Tensor
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.trusted import Trusted
 from tagtrace.index import Index
+from tagtrace.index.shards import Shard
 from tagtrace.influence import Candidates
 from tagtrace.influence.norms import dense_gradients
 from tagtrace.influence.tokens import TokenPass
@@ -41,16 +42,17 @@ def hurt_queries(index: Index, trusted: Trusted, findings: Sequence[Finding], mo
     """For each finding's rank the trusted tokens asked about that its labels oppose most, at most ``most``."""
     if not findings or not len(trusted):
         return {}
-    starts = torch.tensor([int(index.starts[one.chain]) + one.start for one in findings])
-    lengths = torch.tensor([one.stop - one.start for one in findings])
-    owner = torch.repeat_interleave(torch.arange(len(findings)), lengths)  # (n,)
-    rows = torch.cat([torch.arange(int(a), int(a + n)) for a, n in zip(starts, lengths, strict=True)])  # (n,)
-    passes = [TokenPass(index.head, shard) for shard in index.shards]
-    sizes = torch.cat([one.norms() for one in passes])[rows]  # (n,)
+    chains = sorted({one.chain for one in findings})
+    some = _gathered(index, chains)
+    first = dict(zip(chains, (some.lengths.cumsum(0) - some.lengths).tolist(), strict=True))
+    rows = torch.tensor([first[one.chain] + t for one in findings for t in range(one.start, one.stop)])  # (n,)
+    owner = torch.tensor([number for number, one in enumerate(findings) for _ in range(one.start, one.stop)])  # (n,)
+    tokens = TokenPass(index.head, some)
+    sizes = tokens.norms()[rows]  # (n,)
     parts: list[Tensor] = []
     for _, gradients in dense_gradients(index.head, trusted.rows, Candidates(trusted.segments), MAX_QUERIES):
         unit = gradients / gradients.norm(dim=1, keepdim=True).clamp(min=1e-300)
-        products = torch.cat([one.products(unit) for one in passes], 1)[:, rows].double()  # (q, n)
+        products = tokens.products(unit)[:, rows].double()  # (q, n)
         products = products / sizes.clamp(min=1e-300)
         least = products.new_full((len(products), len(findings)), torch.inf)
         parts.append(least.scatter_reduce(1, owner.expand_as(products), products, "amin"))
@@ -64,6 +66,19 @@ def hurt_queries(index: Index, trusted: Trusted, findings: Sequence[Finding], mo
         ]
         for number, one in enumerate(findings)
     }
+
+
+def _gathered(index: Index, chains: Sequence[int]) -> Shard:
+    """Some chains of an index as a shard of their own."""
+    rows = [index.chain(chain) for chain in chains]
+    return Shard(
+        torch.cat([one.features for one in rows]),
+        torch.cat([index.errors(chain) for chain in chains]),
+        torch.cat([one.labels for one in rows]),
+        torch.cat([one.lengths for one in rows]),
+        0,
+        0,
+    )
 
 
 def _hurt(trusted: Trusted, query: int, cosine: float) -> Hurt:

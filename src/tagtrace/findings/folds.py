@@ -25,7 +25,7 @@ from tagtrace._checks import DataError, OptionError, TagtraceError
 from tagtrace._files import file_moved_when_whole
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
-from tagtrace.findings.probabilities import Probabilities, chain_rows, empty, fill, token_places
+from tagtrace.findings.probabilities import Probabilities, chain_rows, empty, fill, fill_by, token_places
 from tagtrace.findings.recipes import train_further
 from tagtrace.index import Index
 from tagtrace.index.files import FileRecord, map_tensors, write_tensors
@@ -56,16 +56,18 @@ _log = logging.getLogger(__name__)
 def assign_folds(documents: Sequence[str], num_folds: int = 5, seed: int = 0) -> Tensor:
     """A fold for each chain, (B,): chains of one document together, folds of like numbers of documents.
 
-    ``documents`` has the name of each chain's document; a chain without one is a document of its own.
+    ``documents`` has the name of each chain's document; a chain without one, or of the only one that there is, is a
+    document of its own.
     """
     if num_folds < 2:
         raise OptionError(f"num_folds {num_folds}: must be at least 2")
+    if len(set(documents)) == 1:
+        documents = [""] * len(documents)
     numbers: dict[str | int, int] = {}
     document = [numbers.setdefault(name or chain, len(numbers)) for chain, name in enumerate(documents)]
     if len(numbers) < num_folds:
-        raise OptionError(
-            f"num_folds {num_folds}: the data has {len(numbers)} documents, or sentences without one; ask for fewer"
-        )
+        what = "documents" if any(documents) else "sentences"
+        raise OptionError(f"num_folds {num_folds}: the data has only {len(numbers)} {what}; ask for fewer folds")
     order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
     fold = torch.empty_like(order)
     fold[order] = torch.arange(len(numbers)) % num_folds
@@ -152,7 +154,7 @@ def encoder_folds(
     lengths = torch.tensor([len(chain) for chain in chains])
     labels = torch.tensor([label for chain in chains for label in tagger.labels.encode(chain.labels)])
     found = empty(lengths, labels, len(tagger.labels), "out-of-sample")
-    kept = _KeptFolds(Path(folder), _owner(tagger, corpus, trusted, options, num_folds, seed))
+    kept = KeptFolds(Path(folder), folds_owner(tagger, corpus, trusted, options, num_folds, seed))
     done = 0
     for fold in range(num_folds):
         held_out = (folds == fold).nonzero().squeeze(1)
@@ -164,8 +166,7 @@ def encoder_folds(
             train_tagger(trained, others, (), options, checkpoint=checkpoint, progress=report)
             if trusted:
                 train_further(trained, trusted, options, report)
-            rows = trained.rows([chains[chain] for chain in held_out.tolist()])
-            fill(found, held_out, trained.head.double().cpu(), rows)
+            fill_by(trained, found, held_out, chains)
             kept.save(fold, found, held_out)
             remove_checkpoint(checkpoint)
         done += len(held_out)
@@ -187,7 +188,7 @@ def _checked_chains(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
     return chains
 
 
-def _owner(
+def folds_owner(
     tagger: Tagger, corpus: Corpus, trusted: Sequence[Sentence], options: TrainOptions, num_folds: int, seed: int
 ) -> dict[str, Any]:
     """All that the folds depend on."""
@@ -202,7 +203,7 @@ def _owner(
     }
 
 
-class _KeptFolds:
+class KeptFolds:
     """The finished folds in a folder; refuses those of another run."""
 
     def __init__(self, folder: Path, owner: dict[str, Any]) -> None:

@@ -25,8 +25,8 @@ from torch import Tensor
 from tagtrace._checks import DataError
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
-from tagtrace.findings.folds import encoder_folds, out_of_sample, taught_head
-from tagtrace.findings.probabilities import Probabilities, empty, fill
+from tagtrace.findings.folds import KeptFolds, encoder_folds, folds_owner, out_of_sample, taught_head
+from tagtrace.findings.probabilities import Probabilities, empty, fill, fill_by
 from tagtrace.findings.recipes import recorded_recipe, train_further, untrained_encoder, untrained_tagger
 from tagtrace.index import Index
 from tagtrace.tagger import Encoder, Rows, Step, Tagger
@@ -66,25 +66,43 @@ def encoder_opinions(
     """In sample and out of sample, by ``tagger`` as it was trained and by taggers trained anew for each fold.
 
     All are trained further on ``trusted`` sentences. ``encoder`` is untrained (default: as the tagger's was);
-    finished folds are kept in ``folder``.
+    what is finished is kept in ``folder``. ``training`` is called with (fold, step), ``num_folds`` for in sample.
     """
     recipe = recorded_recipe(tagger)
     fresh = untrained_tagger(tagger, encoder or untrained_encoder(tagger, seed), seed)
     out = encoder_folds(
         fresh, corpus, folder, recipe, num_folds, seed, trusted=trusted, training=training, progress=progress
     )
-    taught = deepcopy(tagger)
-    if trusted:
-        taught.head = taught.head.float()
-        train_further(taught, trusted, recipe)
-    chains = [chain for chain in taught.chains(corpus.sentences) if len(chain)]
-    found = empty(out.lengths, out.labels, len(taught.labels))
-    fill(found, torch.arange(len(chains)), taught.head.double().cpu(), taught.rows(chains))
-    return [found, out]
+    return [_in_sample(tagger, corpus, Path(folder) / "in-sample", trusted, out, num_folds, training), out]
+
+
+def _in_sample(
+    tagger: Tagger,
+    corpus: Corpus,
+    folder: Path,
+    trusted: Sequence[Sentence],
+    out: Probabilities,
+    num_folds: int,
+    training: Callable[[int, Step], None] | None,
+) -> Probabilities:
+    """Of ``tagger`` trained further on ``trusted`` sentences; kept in ``folder`` as one fold of everything."""
+    recipe = recorded_recipe(tagger)
+    found = empty(out.lengths, out.labels, len(tagger.labels))
+    everything = torch.arange(len(out.lengths))
+    kept = KeptFolds(folder, folds_owner(tagger, corpus, trusted, recipe, 1, recipe.seed))
+    if not kept.load(0, found, everything):
+        taught = deepcopy(tagger)
+        if trusted:
+            taught.head = taught.head.float()
+            train_further(taught, trusted, recipe, None if training is None else lambda step: training(num_folds, step))
+        chains = [chain for chain in taught.chains(corpus.sentences) if len(chain)]
+        fill_by(taught, found, everything, chains)
+        kept.save(0, found, everything)
+    return found
 
 
 def averaged(opinions: Sequence[Probabilities]) -> Tensor:
-    """The mean of p(y_t = c | x) over opinions, (N, C) float64."""
+    """The mean of p(y_t = c | x) over opinions, (N, C) float32."""
     if not opinions:
         raise DataError("there are no opinions to average; work out at least one")
     first = opinions[0]
@@ -92,4 +110,7 @@ def averaged(opinions: Sequence[Probabilities]) -> Tensor:
         same_tokens = torch.equal(other.lengths, first.lengths) and torch.equal(other.labels, first.labels)
         if not same_tokens or other.marginals.shape != first.marginals.shape:
             raise DataError("the opinions are of other data than each other; work them out for one index")
-    return torch.stack([opinion.marginals.double() for opinion in opinions]).mean(0)
+    total = first.marginals.clone()
+    for other in opinions[1:]:
+        total += other.marginals
+    return total.div_(len(opinions))

@@ -6,15 +6,21 @@ document begins, the segment's text, the token before, the token after - splits 
 
     k1 of n1 that meet it are probably wrong,   k2 of n2 that do not,   k = the sum of the findings' confidences
 
-    score = G^2 = 2 [l(k1, n1) + l(k2, n2) - l(k1 + k2, n1 + n2)],   l(k, n) = k log(k/n) + (n - k) log(1 - k/n)
+    G^2 = 2 [l(k1, n1) + l(k2, n2) - l(k1 + k2, n1 + n2)],   l(k, n) = k log(k/n) + (n - k) log(1 - k/n)
 
 where k1/n1 > k2/n2, else 0: twice the log likelihood ratio of two rates against one. Scattered errors, however many,
 have the same rate everywhere and score next to nothing; a mistake that is made under one condition scores with its size
-and with how much of it the condition explains.
+and with how much of it the condition explains. Errors come in documents, so that segments are not independent draws:
+the score is G^2 divided by the overdispersion between documents d (sentences, where the data names none),
+
+    phi = max(1, X^2 / (number of documents - 2)),   X^2 = sum_d (k_d - n_d p)^2 / (n_d p (1 - p)),
+
+p the rate on the document's side of the condition (a document may have segments on both). A few documents full of
+errors, whatever they begin with, are no pattern.
 
 A condition is a pattern when it holds ``MIN_FINDINGS`` findings (a document's beginning also ``MIN_DOCUMENTS``
-documents) and G^2 is significant: P(chi^2 with one degree of freedom > G^2) times the number of conditions that the
-findings meet (Bonferroni) is below ``SIGNIFICANCE``. The best is taken, its findings and opportunities are removed,
+documents) and the score is significant: P(chi^2 with one degree of freedom > score) times the number of conditions that
+the findings meet (Bonferroni) is below ``SIGNIFICANCE``. The best is taken, its findings and opportunities are removed,
 and so on with the rest of the change. Patterns are ranked by score, ties by kind of condition, change and value.
 Findings of a change that no condition sets apart come after them as one pattern without a condition and with score 0,
 those with the largest sum of confidences first.
@@ -25,7 +31,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -38,7 +44,7 @@ from tagtrace.findings.group_effect import GroupEffect, check_place
 from tagtrace.index import Index
 
 MIN_FINDINGS = 3
-MIN_DOCUMENTS = 2
+MIN_DOCUMENTS = 3
 SIGNIFICANCE = 0.01
 NUM_SHOWN = 5
 """Surface forms in a description."""
@@ -67,7 +73,7 @@ class Pattern:
     confidence: float
     """The mean of the findings'."""
     score: float
-    """G^2; 0 without a condition."""
+    """G^2 / phi; 0 without a condition."""
     description: str
     """A line that a person can check."""
     effect: GroupEffect | None = None
@@ -93,15 +99,20 @@ class Pattern:
         )
 
 
-def find_patterns(index: Index, findings: Sequence[Finding], most: int = 20) -> tuple[list[Pattern], list[Finding]]:
-    """At most ``most`` patterns among ``findings``, and the findings with the numbers of theirs (or none)."""
+def find_patterns(
+    index: Index, findings: Sequence[Finding], most: int = 20, text: Text | None = None
+) -> tuple[list[Pattern], list[Finding]]:
+    """At most ``most`` patterns among ``findings``, and the findings with the numbers of theirs (or none).
+
+    ``text`` is that of the index, where it is at hand.
+    """
     if most < 1:
         raise OptionError(f"most {most}: must be at least 1")
     if not findings:
         return [], []
     for finding in findings:
         check_place(index, finding)
-    changes = _changes(Text(index), findings)
+    changes = _changes(text or Text(index), findings)
     num_conditions = sum(change.num_conditions for change in changes)
     groups = [group for change in changes for group in change.groups(num_conditions, most)]
     patterns = [group.pattern(number) for number, group in enumerate(sorted(groups, key=_Group.order)[:most], start=1)]
@@ -126,12 +137,12 @@ def _log_likelihood(k: np.ndarray, n: np.ndarray) -> np.ndarray:
 
 def _x_log_ratio(x: np.ndarray, n: np.ndarray) -> np.ndarray:
     """x log(x / n), 0 where x is."""
-    is_some = x > 0
+    is_some = (x > 0) & (n > 0)
     return np.where(is_some, x * np.log(np.where(is_some, x, 1.0) / np.where(is_some, n, 1.0)), 0.0)
 
 
 def is_significant(score: float, num_conditions: int) -> bool:
-    """Whether G^2 is too large for chance among so many conditions."""
+    """Whether a score is too large for chance among so many conditions."""
     return math.erfc(math.sqrt(score / 2.0)) * num_conditions < SIGNIFICANCE
 
 
@@ -211,7 +222,9 @@ class _Change:
             kind: codes[last if kind == "after" else self.segment] for kind, codes in opportunities.codes.items()
         }
         self.confidence = np.array([finding.confidence for finding in findings])
-        self.document = text.document[[finding.chain for finding in findings]]
+        self.document = text.document[[finding.chain for finding in findings]]  # (f,)
+        self.owner = text.document[text.chain[opportunities.starts]]  # the document of each opportunity, (n,)
+        self.num_documents = int(text.document.max()) + 1
         self.is_left = np.ones(len(findings), dtype=bool)
         self.is_open = np.ones(len(opportunities.starts), dtype=bool)
         self.num_open = {
@@ -246,8 +259,18 @@ class _Change:
         return _Group(self.text, findings, condition, score, len(np.unique(self.segment[inside])), num_open, is_first)
 
     def _best(self) -> tuple[float, ConditionKind, int]:
-        """The condition with the highest G^2 among what is left; 0 where none holds enough findings."""
+        """The condition with the highest score among what is left; 0 where none holds enough findings."""
         best: tuple[float, ConditionKind, int] = (0.0, KINDS[0], 0)
+        for g_2, kind, code in sorted(self._candidates(), key=lambda one: -one[0]):
+            if g_2 <= best[0]:  # phi is at least 1
+                break
+            score = g_2 / self._dispersion(kind, code)
+            if score > best[0]:
+                best = (score, kind, code)
+        return best
+
+    def _candidates(self) -> Iterator[tuple[float, ConditionKind, int]]:
+        """G^2 of every condition that holds enough of the findings left."""
         confidence, total = self.confidence[self.is_left], float(self.is_open.sum())
         for kind in KINDS:
             codes, place = np.unique(self.codes[kind][self.is_left], return_inverse=True)
@@ -256,11 +279,24 @@ class _Change:
                 is_enough &= _num_distinct(place, self.document[self.is_left]) >= MIN_DOCUMENTS
             n = self.num_open[kind][codes].astype(float)
             k = np.minimum(np.bincount(place, weights=confidence), n)
-            scores = g_squared(k, n, np.minimum(confidence.sum() - k, total - n), total - n)
+            scores = g_squared(k, n, np.clip(confidence.sum() - k, 0.0, total - n), total - n)
             for score, code in zip(scores[is_enough].tolist(), codes[is_enough].tolist(), strict=True):
-                if score > best[0]:
-                    best = (score, kind, code)
-        return best
+                yield score, kind, code
+
+    def _dispersion(self, kind: ConditionKind, code: int) -> float:
+        """phi of the module's formula."""
+        chi_squared, num_documents = 0.0, 0
+        for is_inside in (True, False):
+            segments = self.is_open & ((self.opportunities.codes[kind] == code) == is_inside)
+            findings = self.is_left & ((self.codes[kind] == code) == is_inside)
+            n = np.bincount(self.owner[segments], minlength=self.num_documents).astype(float)
+            k = np.bincount(self.document[findings], self.confidence[findings], self.num_documents)
+            n, k = n[n > 0], np.minimum(k, n)[n > 0]
+            rate = k.sum() / max(n.sum(), 1.0)
+            if 0 < rate < 1:
+                chi_squared += float(((k - n * rate) ** 2 / (n * rate * (1 - rate))).sum())
+            num_documents += len(n)
+        return max(1.0, chi_squared / max(num_documents - 2, 1))
 
     def _remove(self, inside: np.ndarray, kind: ConditionKind, code: int) -> None:
         self.is_left &= ~inside

@@ -7,7 +7,8 @@ hides it there. *Out-of-sample* ones come from a head, or a tagger, that has not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,15 +16,18 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError
+from tagtrace.data.sentence import Sentence
 from tagtrace.index import Index
 from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.recursions import run
 from tagtrace.tagger.rows import Rows, pad_rows, unpad_rows
-from tagtrace.tagger.tagger import Progress
+from tagtrace.tagger.tagger import Progress, Tagger
 
 Source = Literal["in-sample", "out-of-sample"]
 
+CHAINS = 4096
+"""Chains that are encoded at a time."""
 MAX_TOKENS = 8192
 """Features are converted to the head's dtype this many tokens at a time (or one longer chain)."""
 
@@ -91,6 +95,13 @@ def fill(probabilities: Probabilities, chains: Tensor, head: Head, rows: Rows) -
         probabilities.conditional_losses[tokens] = conditional.cpu()
         probabilities.joint_losses[some] = joint.cpu()
         first_token, first_chain = first_token + len(tokens), first_chain + len(some)
+
+
+def fill_by(tagger: Tagger, probabilities: Probabilities, chains: Tensor, sentences: Sequence[Sentence]) -> None:
+    """Set the values of ``chains`` (b,) to what ``tagger`` believes, some of them at a time; ``sentences`` are all."""
+    head = deepcopy(tagger.head).double().cpu()
+    for some in chains.split(CHAINS):
+        fill(probabilities, some, head, tagger.rows([sentences[chain] for chain in some.tolist()]))
 
 
 def token_places(lengths: Tensor, chains: Tensor) -> Tensor:

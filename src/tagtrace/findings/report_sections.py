@@ -134,7 +134,12 @@ def _effect(number: int, effect: PatternEffect) -> Html:
         [row_head("Mean loss of a sentence"), [number_cell(fit.loss if fit else None) for fit in fits]],
         [row_head("Tokens predicted wrong"), [number_cell(fit.num_wrong if fit else None) for fit in fits]],
     ]
-    heads = ("Trusted data", "as it is", "fixed, as predicted", "fixed and retrained")
+    heads = (
+        "Trusted data (optimistic: the proposals were learned from it)",
+        "as it is",
+        "fixed, as predicted",
+        "fixed and retrained",
+    )
     return table(f"What fixing all of pattern {number} does", heads, cells)
 
 

@@ -28,11 +28,12 @@ from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError, TaggerError
 from tagtrace.data.sentence import Sentence
+from tagtrace.findings.combined import pair_masks
 from tagtrace.findings.probabilities import MAX_TOKENS, token_segments
 from tagtrace.index import Index
 from tagtrace.influence import Candidates, Explainer, Screen, find_candidates, gradient_norms, self_influence
 from tagtrace.influence.curvature import index_solver
-from tagtrace.influence.filters import label_mask, label_types
+from tagtrace.influence.filters import label_types
 from tagtrace.influence.norms import dense_gradients
 from tagtrace.influence.scores import MAX_WORK
 from tagtrace.influence.solvers import Cholesky, Direct
@@ -78,11 +79,7 @@ class Trusted:
 
     def confused(self, index: Index, pair: str) -> Trusted:
         """Only the tokens of one kind of error: ``ORG:LOC``, labelled ORG and predicted LOC (types or labels)."""
-        if pair.count(":") != 1:
-            raise OptionError(f"pair {pair!r}: expected GOLD:PREDICTED, for example ORG:LOC")
-        gold, predicted = (label_mask(index.labels, name) for name in pair.split(":"))
-        if bool((gold & predicted).any()):
-            raise OptionError(f"pair {pair!r}: expected two labels that have nothing in common")
+        gold, predicted = pair_masks(index.labels, pair)
         tokens = self.tokens[(gold[self.rows.labels] & predicted[self.predicted])[self.tokens]]
         if len(tokens) == 0:
             raise DataError(f"no trusted token is labelled {' and predicted '.join(pair.split(':'))}; trust more data")
