@@ -264,17 +264,17 @@ def test_documents_full_of_errors_are_no_pattern(tmp_path: Path) -> None:
     """Errors that depend on the document and not on how it begins: almost never a pattern of its beginning."""
     made = [
         Sentence(
-            (f"w{d % 10}" if n == 0 else f"o{d}", f"p{d}-{n}", f"q{d}-{n}"), ("O", "O", "B-LOC"), f"{d}:{n}", f"{d}"
+            (f"w{d % 5}" if n == 0 else f"o{d}", f"p{d}-{n}", f"q{d}-{n}"), ("O", "O", "B-LOC"), f"{d}:{n}", f"{d}"
         )
-        for d in range(200)
-        for n in range(5)
+        for d in range(100)
+        for n in range(20)
     ]
     index = make_index(tmp_path, made)
     found = 0
     for seed in range(30):
         draw = random.Random(seed)
-        bad = set(draw.sample(range(200), 10))
-        chains = [chain for chain in range(1000) if chain // 5 in bad and draw.random() < 0.6]
+        bad = set(draw.sample(range(100), 10))
+        chains = [chain for chain in range(2000) if chain // 20 in bad and draw.random() < 0.9]
         findings = [make_finding(index, n + 1, chain, 2, 3, ("B-ORG",), 0.9) for n, chain in enumerate(chains)]
         kinds = [one.condition.kind for one in find_patterns(index, findings)[0] if one.condition]
         found += "opening" in kinds
