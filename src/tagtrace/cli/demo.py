@@ -28,6 +28,7 @@ from tagtrace.findings import (
 from tagtrace.findings.audit_files import write_audit
 from tagtrace.index import build_index, open_index
 from tagtrace.influence import Explainer
+from tagtrace.review.project import write_project_file
 from tagtrace.tagger import (
     Tagger,
     TrainOptions,
@@ -80,6 +81,7 @@ def demo(folder: Path, seed: int) -> None:
         save_tagger(tagger, aside / "tagger")
     explain_one(folder, tagger, corpus)
     audit_training_data(folder)
+    make_project(folder)
     out.print(f"everything is in {folder}; {time.monotonic() - start:.0f} s in all", soft_wrap=True, highlight=False)
 
 
@@ -128,9 +130,19 @@ def audit_training_data(folder: Path) -> None:
     out.print(f"the whole list, to read in a browser: {folder / 'audit' / 'report.html'}", soft_wrap=True)
     out.print(
         f"the same again: tagtrace audit {folder / 'index'} --trusted {folder / 'data' / 'dev.conll'} "
-        f"--truth {folder / 'data' / 'train_true.conll'} --folds {NUM_FOLDS} --out {folder / 'audit'}",
+        f"--truth {folder / 'data' / 'train_true.conll'} --folds {NUM_FOLDS} --effects {options.num_effects} "
+        f"--out {folder / 'audit'}",
         soft_wrap=True,
     )
+
+
+def make_project(folder: Path) -> None:
+    """Make the folder one that can be reviewed."""
+    data = folder / "data"
+    write_project_file(
+        folder, index=folder / "index", data=data / "train.conll", dev=data / "dev.conll", audit=folder / "audit"
+    )
+    out.print(f"to decide on the findings in the browser: tagtrace review {folder}", soft_wrap=True)
 
 
 def _first_club_taken_for_a_place(sentences: Sequence[Sentence], predictions: Sequence[tuple[str, ...]]) -> Case | None:

@@ -1,0 +1,231 @@
+"""How fast the review page answers on a project of CoNLL-2003's size: 14,000 sentences, 200,000 tokens, 5,000 findings.
+
+    python benchmarks/review.py --out benchmarks/results/review.json
+
+Everything is invented. Features (D = 768, float16) are rows of a random table picked by each token's hash and the head
+is random: what a request costs does not depend on them. The application is served by uvicorn on this machine and asked
+over HTTP by one client that keeps its connection, as a browser does; each route many times with changing arguments.
+Times are from sending a request until the whole answer is read; docs/review.md says what is wanted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import random
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode
+from zlib import crc32
+
+import torch
+import uvicorn
+from torch import Tensor
+
+from tagtrace.data import LabelSet, Sentence, read_corpus
+from tagtrace.findings import Finding, find_patterns, write_findings
+from tagtrace.index import IndexOptions, build_index
+from tagtrace.review import Review, open_review, write_project_file
+from tagtrace.review.app import make_app
+from tagtrace.review.serving import listen
+from tagtrace.tagger import Encoder, new_tagger
+
+D = 768
+SENTENCES, DEV_SENTENCES, FINDINGS = 14_000, 400, 5_000
+TYPES = ("LOC", "MISC", "ORG", "PER")
+LABELS = LabelSet(("O", *(f"{prefix}-{type_}" for type_ in TYPES for prefix in "BI")), "iob2")
+
+
+class Hashed(Encoder):
+    """A random row for each token, picked by its hash."""
+
+    kind = "hashed"
+    trainable = False
+    dim = D
+    table: Tensor
+
+    def __init__(self, num_rows: int = 4096) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.register_buffer("table", torch.randn(num_rows, D, generator=generator) / D**0.5)
+
+    def prepare(self, sentence: Sentence) -> list[int]:
+        return [crc32(token.encode()) % len(self.table) for token in sentence.tokens]
+
+    def forward(self, batch: Sequence[list[int]]) -> Tensor:
+        return self.table[torch.tensor([row for prepared in batch for row in prepared])]
+
+    def save(self, folder: Path) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        raise NotImplementedError
+
+
+def write_data(path: Path, num_sentences: int, seed: int) -> None:
+    """Invented words, frequent and rare ones as in text; 14.3 tokens a sentence, 15 sentences a document."""
+    rng = random.Random(seed)
+    lines = list[str]()
+    for number in range(num_sentences):
+        if number % 15 == 0:
+            lines += ["-DOCSTART-\tO", ""]
+        left = rng.randint(4, 24)
+        while left > 0:
+            length = min(rng.choice((1, 1, 2, 3)), left)
+            type_ = rng.choice(TYPES) if rng.random() < 0.15 else None
+            for t in range(length):
+                word = f"word{int(rng.paretovariate(0.8)) % 20_000}"
+                label = "O" if type_ is None else f"{'I' if t else 'B'}-{type_}"
+                lines.append(f"{word}\t{label}")
+            left -= length
+        lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def make_review(folder: Path) -> Review:
+    """The project, opened as the command opens it."""
+    write_data(folder / "train.conll", SENTENCES, 0)
+    write_data(folder / "dev.conll", DEV_SENTENCES, 1)
+    train = read_corpus(folder / "train.conll")
+    tagger = new_tagger(Hashed(), LABELS)
+    tagger.head.set_flat(torch.randn(tagger.head.num_parameters, generator=torch.Generator().manual_seed(1)))
+    index = build_index(tagger, train, folder / "index", IndexOptions(refit=False))
+    rng = random.Random(2)
+    findings = list[Finding]()
+    for rank, chain in enumerate(rng.sample(range(SENTENCES), FINDINGS), start=1):
+        sentence = train.sentences[chain]
+        start = rng.randrange(len(sentence))
+        given = sentence.labels[start]
+        findings.append(Finding(
+            rank, sentence.id, sentence.document, chain, start, start + 1, sentence.lines[start],
+            sentence.tokens[start : start + 1], sentence.tokens[max(start - 8, 0) : start],
+            sentence.tokens[start + 1 : start + 9], (given,), ("B-ORG" if given != "B-ORG" else "O",),
+            FINDINGS / rank, rng.random(), {"doubt": rng.random(), "out-of-sample doubt": rng.random()},
+        ))  # fmt: skip
+    patterns, findings = find_patterns(index, findings)
+    (folder / "audit").mkdir()
+    write_findings(findings, folder / "audit" / "findings.jsonl")
+    (folder / "audit" / "patterns.jsonl").write_text("".join(f"{one.to_json()}\n" for one in patterns))
+    file = write_project_file(
+        folder, index=folder / "index", data=folder / "train.conll", dev=folder / "dev.conll", audit=folder / "audit"
+    )
+    return open_review(file, "ada", tagger)
+
+
+class Client:
+    """One connection that is kept."""
+
+    def __init__(self, port: int, csrf: str) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self.headers = {"X-Tagtrace": csrf, "Content-Type": "application/json"}
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
+        self.connection.request(method, path, content, self.headers)
+        response = self.connection.getresponse()
+        answer = response.read()
+        assert response.status < 300, answer
+        return answer
+
+
+def measure(times: int, work: Callable[[int], Any]) -> dict[str, float]:
+    """Milliseconds: of the first time, the median and the 95th percentile of the others."""
+    taken = list[float]()
+    for number in range(times + 1):
+        begin = time.perf_counter()
+        work(number)
+        taken.append(1000 * (time.perf_counter() - begin))
+    first, rest = taken[0], sorted(taken[1:])
+    found = {"first": first, "p50": statistics.median(rest), "p95": rest[int(0.95 * len(rest))], "max": rest[-1]}
+    return {name: round(value, 1) for name, value in found.items()}
+
+
+def routes(review: Review, client: Client) -> dict[str, Callable[[int], Any]]:
+    """What is asked, by name; the argument changes from time to time."""
+    findings = review.texts.findings
+    errors = json.loads(client.ask("/api/errors?limit=1000"))["items"]
+    words = [one.text for one in findings]
+    pairs = [name for name, _ in json.loads(client.ask("/api/errors"))["pairs"]]
+
+    def get(path: str, **query: Any) -> Any:
+        return client.ask(f"/api/{path}?{urlencode(query)}")
+
+    def decide(number: int) -> Any:
+        one = findings[number]
+        place = {"rank": one.rank, "chain": one.chain, "start": one.start, "stop": one.stop}
+        action = ("accept", "reject", "skip")[number % 3]
+        return client.ask("/api/decisions", {**place, "action": action, "key": f"b{number}"})
+
+    def why(number: int, **more: Any) -> Any:
+        one = errors[number % len(errors)]
+        return get("why", sentence=one["sentence"], start=one["start"], stop=one["stop"], **more)
+
+    def bulk(number: int) -> Any:
+        some = findings[50 * number : 50 * number + 50]
+        places = [{"rank": one.rank, "chain": one.chain, "start": one.start, "stop": one.stop} for one in some]
+        return client.ask("/api/decisions/bulk", {"decisions": [{**place, "action": "reject"} for place in places]})
+
+    return {
+        "GET /": lambda _: client.ask("/"),
+        "GET /static/api.js": lambda _: client.ask("/static/api.js"),
+        "GET project": lambda _: get("project"),
+        "GET findings, 50": lambda number: get("findings", offset=number * 50, limit=50),
+        "GET findings, text": lambda number: get("findings", text=words[number], status="open"),
+        "GET findings, 1000": lambda _: get("findings", limit=1000),
+        "GET findings/RANK": lambda number: client.ask(f"/api/findings/{number + 1}"),
+        "GET patterns": lambda _: get("patterns"),
+        "GET errors, 50": lambda number: get("errors", pair=pairs[number % len(pairs)]),
+        "GET errors, text": lambda number: get("errors", text=words[number]),
+        "GET occurrences": lambda number: get("occurrences", rank=number + 1),
+        "GET changes": lambda _: get("changes", since=0),
+        "GET history": lambda _: get("history"),
+        "POST decisions": decide,
+        "POST decisions/bulk, 50": bulk,
+        "POST undo": lambda _: client.ask("/api/undo", {}),
+        "POST redo": lambda _: client.ask("/api/redo", {}),
+        "GET why, cosine, tokens": why,
+        "GET why, influence (identity), tokens": lambda number: why(number, score="influence"),
+        "GET why, neighbour, tokens": lambda number: why(number, score="neighbour"),
+        "POST export": lambda _: client.ask("/api/export", {}),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--times", type=int, default=60)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        begin = time.perf_counter()
+        review = make_review(Path(name))
+        assert review.held is not None
+        print(f"made and opened in {time.perf_counter() - begin:.0f} s")
+        review.held.wait()
+        sock = listen("127.0.0.1", 0)
+        server = uvicorn.Server(uvicorn.Config(make_app(review), log_level="warning", access_log=False))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+        thread.start()
+        client = Client(sock.getsockname()[1], review.decisions.store.setting("csrf", ""))
+        counts = json.loads(client.ask("/api/project"))["counts"]
+        print(counts)
+        found = dict[str, Any]()
+        for route, work in routes(review, client).items():
+            times = 5 if "export" in route else 20 if "why" in route else arguments.times
+            found[route] = measure(times, work)
+            print(f"{route:40} {found[route]}", flush=True)
+        server.should_exit = True
+        thread.join()
+    if arguments.out is not None:
+        record = {"counts": counts, "threads": torch.get_num_threads(), "milliseconds": found}
+        arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

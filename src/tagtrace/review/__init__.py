@@ -1,0 +1,28 @@
+"""Review: a local page to see why, decide, and export corrected data.
+
+``app`` and ``serving`` need the extra ``review``; the rest does without it.
+"""
+
+from tagtrace.review.decisions import Decisions, Wish
+from tagtrace.review.exporting import Exported, Imported, export, import_log
+from tagtrace.review.opening import Review, open_review
+from tagtrace.review.project import ProjectFile, read_project_file, write_project_file
+from tagtrace.review.store import Decision, Store
+from tagtrace.review.texts import Texts
+
+__all__ = [
+    "Decision",
+    "Decisions",
+    "Exported",
+    "Imported",
+    "ProjectFile",
+    "Review",
+    "Store",
+    "Texts",
+    "Wish",
+    "export",
+    "import_log",
+    "open_review",
+    "read_project_file",
+    "write_project_file",
+]

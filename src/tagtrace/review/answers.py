@@ -1,0 +1,289 @@
+"""The shape of every answer, for the OpenAPI document; tests hold real answers against it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Error(Shape):
+    error: str
+    """One line: what was wrong and what to try."""
+
+
+class Progress(Shape):
+    open: int
+    accepted: int
+    rejected: int
+    skipped: int
+
+
+class Counts(Shape):
+    sentences: int
+    tokens: int
+    findings: int
+    patterns: int
+    errors: int
+
+
+class Has(Shape):
+    errors: bool
+    findings: bool
+
+
+class Preparing(Shape):
+    errors: tuple[int, int] | None
+
+
+class ProjectAnswer(Shape):
+    name: str
+    reviewer: str
+    tagtrace: str
+    labels: list[str]
+    types: list[str]
+    scheme: str
+    counts: Counts
+    has: Has
+    preparing: Preparing
+    note: str | None
+    scores: list[str]
+    curvatures: list[str]
+    kinds: list[str]
+    progress: Progress
+    version: int
+    conflicts: int
+    undo: int
+    redo: int
+
+
+class InContext(Shape):
+    """Tokens ``start:stop`` of a sentence, and a few before and after."""
+
+    sentence: str
+    document: str
+    start: int
+    stop: int
+    before: list[str]
+    tokens: list[str]
+    after: list[str]
+
+
+class ErrorItem(InContext):
+    chain: None
+    gold: list[str]
+    predicted: list[str]
+    loss: float | None
+    pair: str
+
+
+class ErrorsAnswer(Shape):
+    total: int
+    items: list[ErrorItem]
+    pairs: list[tuple[str, int]]
+    preparing: tuple[int, int] | None
+
+
+class DecisionItem(Shape):
+    id: int
+    action: str
+    status: str
+    labels: list[str] | None
+    start: int
+    stop: int
+    reviewer: str
+    time: str
+    note: str
+
+
+class FindingItem(InContext):
+    rank: int
+    chain: int
+    line: int
+    given: list[str]
+    proposed: list[str]
+    score: float
+    confidence: float
+    scores: dict[str, float]
+    pattern: int | None
+    change: str
+    status: str
+    decided: DecisionItem | None
+    note: str
+    base: int | None
+    conflict: bool
+
+
+class FindingsAnswer(Shape):
+    total: int
+    items: list[FindingItem]
+
+
+class FindingAnswer(FindingItem):
+    sentence_tokens: list[str]
+    sentence_labels: list[str]
+
+
+class PatternItem(Shape):
+    number: int
+    description: str
+    change: str
+    segments: int
+    documents: int
+    confidence: float
+    effect: dict[str, Any] | None
+    progress: Progress
+
+
+class PatternsAnswer(Shape):
+    items: list[PatternItem]
+
+
+class PlaceItem(InContext):
+    chain: int
+    labels: list[str]
+    rank: int | None
+    base: int | None
+    decision: DecisionItem | None
+
+
+class OccurrencesAnswer(Shape):
+    total: int
+    items: list[PlaceItem]
+
+
+class PastItem(Shape):
+    id: int
+    time: str
+    reviewer: str
+    action: str
+    rank: int | None
+    chain: int
+    sentence: str
+    start: int
+    stop: int
+    given: list[str]
+    labels: list[str] | None
+    note: str
+    tokens: list[str]
+    undone: bool
+
+
+class HistoryAnswer(Shape):
+    total: int
+    items: list[PastItem]
+
+
+class ChangesAnswer(Shape):
+    version: int
+    ranks: list[int]
+    conflicts: int
+
+
+class Probability(Shape):
+    token: int
+    label: str
+    p: float
+
+
+class QueryItem(Shape):
+    sentence: str
+    document: str
+    origin: str
+    start: int
+    stop: int
+    tokens: list[str]
+    gold: list[str] | None
+    predicted: list[str]
+    explained: list[str]
+    probabilities: list[Probability]
+
+
+class SegmentItem(PlaceItem):
+    score: float
+    chains: list[int] | None = None
+    """Of a document."""
+
+
+class WhyAnswer(Shape):
+    query: QueryItem
+    supporters: list[SegmentItem]
+    opposers: list[SegmentItem]
+    seconds: float
+
+
+class Probabilities(Shape):
+    p: list[Probability]
+
+
+class WhatIfAnswer(Shape):
+    edits: int
+    before: Probabilities
+    after: Probabilities
+    loss_before: float
+    loss_after: float
+    rung: str
+    """``refine``, ``step`` (one Newton step, for very many sentences) or ``verify`` (retrained)."""
+
+
+class JobStarted(Shape):
+    job: int
+
+
+class JobAnswer(Shape):
+    state: str
+    progress: tuple[int, int] | None
+    result: dict[str, Any] | None = None
+    error: str | None = None
+
+
+class DecidedAnswer(Shape):
+    id: int
+    version: int
+    conflict: bool
+    status: str
+    rank: int | None
+    base: int | None
+
+
+class BulkAnswer(Shape):
+    ids: list[int]
+    version: int
+    conflicts: int
+    ranks: list[int]
+
+
+class Turned(Shape):
+    ranks: list[int]
+    version: int
+    undo: int
+    redo: int
+
+
+class UndoAnswer(Turned):
+    undone: int
+
+
+class RedoAnswer(Turned):
+    redone: int
+
+
+class ExportAnswer(Shape):
+    files: list[str]
+    changed: int
+    conflicts: int
+
+
+class ImportAnswer(Shape):
+    imported: int
+    skipped: int
+    reasons: list[str]
+
+
+def documented(shape: type[Shape], status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """What a route answers, for the document."""
+    return {status: {"model": shape}, "4XX": {"model": Error}}

@@ -1,0 +1,46 @@
+"""The application: routes over an open project, behind the gate."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from tagtrace._version import __version__
+from tagtrace.review.answering import answer_errors
+from tagtrace.review.opening import Review
+from tagtrace.review.pages import page_routes
+from tagtrace.review.routes import reading_routes
+from tagtrace.review.routes_asking import asking_routes
+from tagtrace.review.routes_deciding import deciding_routes
+from tagtrace.review.security import Gate, Guard
+
+
+def make_app(review: Review, token: str | None = None, cookie: str = "tagtrace") -> Gate:
+    """The review page of a project as an ASGI application; closes the project when it ends.
+
+    ``token`` is needed by every request where other machines can reach the server.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        review.close()
+
+    # kept with the decisions: a page that is open when the server starts again goes on
+    csrf = review.decisions.store.setting("csrf", secrets.token_urlsafe(32))
+    app = FastAPI(
+        title="tagtrace review",
+        version=__version__,
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    answer_errors(app)
+    for routes in (reading_routes, deciding_routes, asking_routes):
+        app.include_router(routes(review))
+    app.include_router(page_routes(csrf))
+    return Gate(app, Guard(csrf, token, cookie))  # outside of all else: its headers are on every answer

@@ -1,0 +1,83 @@
+// Requests to the server that served the page.
+
+/** The server answered that it will not: its line is for the reader. */
+export class Refused extends Error {
+  constructor(status, line) {
+    super(line);
+    this.status = status;
+  }
+}
+
+/** No answer: the server is gone or broke down. Trying again may help. */
+export class Gone extends Error {}
+
+const TIMEOUT = 60_000;
+let token = document.querySelector('meta[name="csrf"]').content;
+let seen = () => {};
+let reviewer = null;
+
+/** Act under another name than the server's reviewer. */
+export function actAs(name) {
+  reviewer = name;
+}
+
+/** `action` is told after every request whether the server answered. */
+export function watch(action) {
+  seen = action;
+}
+
+export function get(path, parameters = {}, signal = undefined) {
+  const query = new URLSearchParams(parameters).toString();
+  return ask(`/api/${path}${query ? `?${query}` : ""}`, { signal });
+}
+
+export async function post(path, body) {
+  const send = () =>
+    ask(`/api/${path}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-Tagtrace": token },
+      body: JSON.stringify(body),
+    });
+  try {
+    return await send();
+  } catch (error) {
+    if (error.status !== 403 || !(await renewToken())) throw error;
+    return send();
+  }
+}
+
+/** After a restart the server expects another token: read it from the page as served now. */
+async function renewToken() {
+  const page = await fetch("/findings", { cache: "no-store" }).catch(() => null);
+  if (!page?.ok) return false;
+  const parsed = new DOMParser().parseFromString(await page.text(), "text/html");
+  const found = parsed.querySelector('meta[name="csrf"]')?.content;
+  if (!found || found === token) return false;
+  token = found;
+  return true;
+}
+
+async function ask(address, options) {
+  const limit = AbortSignal.timeout(TIMEOUT);
+  const signal = options.signal ? AbortSignal.any([options.signal, limit]) : limit;
+  let answer;
+  try {
+    const headers = { ...options.headers, ...(reviewer ? { "X-Reviewer": encodeURIComponent(reviewer) } : {}) };
+    answer = await fetch(address, { ...options, headers, signal, cache: "no-store" });
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    seen(false);
+    throw new Gone(limit.aborted ? "the server took too long" : "the server does not answer");
+  }
+  const content = await answer.json().catch(() => null);
+  if (answer.status >= 500) {
+    seen(true);
+    throw new Gone(content?.error ?? `the server failed (${answer.status})`);
+  }
+  seen(true);
+  if (!answer.ok) throw new Refused(answer.status, lineOf(content) ?? `refused (${answer.status})`);
+  return content;
+}
+
+const lineOf = (content) => (typeof content?.error === "string" ? content.error : null);
+export const itemsOf = (answer) => (Array.isArray(answer) ? answer : answer.items);

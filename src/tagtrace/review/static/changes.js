@@ -1,0 +1,43 @@
+// Every two seconds: what did other reviewers decide?
+
+import { get } from "./api.js";
+import { reread } from "./decide.js";
+import { project, refresh } from "./project.js";
+import * as store from "./store.js";
+
+const EVERY = 2000;
+const HIDDEN = 15_000;
+const MANY = 40;
+let told = () => {};
+let timer = 0;
+
+/** `action(ranks, isMany)` runs after findings changed. */
+export function follow(action) {
+  told = action;
+  schedule();
+}
+
+function schedule() {
+  clearTimeout(timer);
+  timer = setTimeout(check, document.hidden ? HIDDEN : EVERY);
+}
+
+/** Ask now. */
+export async function check() {
+  try {
+    const answer = await get("changes", { since: project.version });
+    if (answer.version !== project.version) {
+      project.version = answer.version;
+      const ranks = [...new Set(answer.ranks)].filter((rank) => rank !== null);
+      const isMany = ranks.length > MANY;
+      if (!isMany) await reread(ranks.filter((rank) => store.known(rank)));
+      refresh();
+      told(ranks, isMany);
+    }
+  } catch {
+    // the banner tells
+  }
+  schedule();
+}
+
+document.addEventListener("visibilitychange", () => document.hidden || check());

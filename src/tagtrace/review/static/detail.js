@@ -1,0 +1,282 @@
+// One finding in full: its sentence, given and proposed labels as a diff, and all that can be decided about it.
+
+import { get } from "./api.js";
+import { byId, clock, el, fill, kbd, later, percent, shortNumber } from "./dom.js";
+import { accepted, draftOf, labelsOf, moved } from "./draft.js";
+import { isSame } from "./labels.js";
+import { say } from "./messages.js";
+import { project } from "./project.js";
+import * as state from "./state.js";
+import * as store from "./store.js";
+import { badge, BOUNDARIES, diff, sentence, tag } from "./text.js";
+
+const place = byId("detail");
+let finding = null;
+let draft = null;
+let act = () => {};
+
+/** `action(name, value)` carries out what a button says. */
+export function follow(action) {
+  act = action;
+}
+
+export const current = () => finding;
+
+/** Show a finding (or none). */
+export function show(one) {
+  if (one !== finding) {
+    finding = one;
+    draft = one ? draftOf(one, project.scheme, project.types) : null;
+    place.scrollTop = 0;
+  }
+  draw();
+  if (finding && !finding.sentence_tokens) complete(finding);
+}
+
+/** The decision of accepting it as it stands here, or of giving it another type. */
+export const acceptance = () => accepted(draft, finding, project.scheme);
+export const relabelled = (type) => ({ ...labelsOf(draft, finding, type, project.scheme), action: "relabel" });
+
+/** Start again from what is proposed or decided, unless the reviewer is moving a boundary. */
+export function resetDraft() {
+  if (finding && !draft.isMoved) draft = draftOf(finding, project.scheme, project.types);
+}
+
+const complete = later(60, async (one) => {
+  await whole(one);
+  if (one === finding) draw();
+});
+
+/** Read the sentence of a finding, once. */
+async function whole(one) {
+  one.isRead ??= get(`findings/${one.rank}`);
+  try {
+    const read = await one.isRead;
+    store.keep(read);
+    one.sentence_tokens = read.sentence_tokens;
+    one.sentence_labels = read.sentence_labels;
+  } catch {
+    one.isRead = undefined;
+  }
+}
+
+let moves = null;
+
+/** Resolves when boundaries are where the reviewer moved them; null when they are. */
+export const settled = () => moves;
+
+/** Move the start or the stop of the segment by one token; needs the whole sentence. */
+export function moveBoundary(side, step) {
+  const one = finding;
+  if (!one) return;
+  if (one.sentence_tokens) {
+    moveNow(side, step);
+    return;
+  }
+  const mine = Promise.resolve(moves ?? whole(one)).then(() => {
+    if (moves === mine) moves = null;
+    if (one === finding && one.sentence_tokens) moveNow(side, step);
+  });
+  moves = mine;
+}
+
+function moveNow(side, step) {
+  const next = moved(draft, side, step, finding.sentence_tokens.length);
+  if (next === draft) return;
+  draft = next;
+  draw();
+  say(
+    `Segment: ${finding.sentence_tokens.slice(draft.start, draft.stop).join(" ")} (${draft.start}:${draft.stop}), ${draft.type}. Accept with a, or choose a type.`,
+  );
+}
+
+function draw() {
+  if (!finding) {
+    fill(place, el("p", { class: "soft" }, "No finding is chosen."));
+    return;
+  }
+  const focused = place.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+  fill(place, head(), notices(), shownSentence(), changes(), buttons(), facts());
+  if (focused) place.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+}
+
+function head() {
+  const change = `${finding.change ?? ""}`.replace("->", "→");
+  return el(
+    "div",
+    { class: "row" },
+    el("h3", {}, `Finding ${finding.rank}`, change ? `: ${change}` : ""),
+    badge(finding.status, finding.conflict),
+  );
+}
+
+function notices() {
+  const { decided } = finding;
+  return [
+    finding.conflict
+      ? el(
+          "p",
+          { class: "notice" },
+          "⚠ Reviewers decided differently about these tokens. Both decisions are kept in the history; what you decide now settles it.",
+        )
+      : null,
+    decided
+      ? el(
+          "p",
+          { class: "soft" },
+          `${finding.status} by ${decided.reviewer ?? "?"}, ${clock(decided.time)}`,
+          decided.labels?.length ? ` as ${decided.labels.join(" ")}` : "",
+        )
+      : null,
+    finding.note ? el("p", { class: "note", dir: "auto" }, el("strong", {}, "Note: "), finding.note) : null,
+  ];
+}
+
+function shownSentence() {
+  const range = { start: draft.start, stop: draft.stop };
+  if (finding.sentence_tokens) return sentence(finding.sentence_tokens, finding.sentence_labels, range);
+  const tokens = [...finding.before, ...finding.tokens, ...finding.after];
+  const origin = finding.start - finding.before.length;
+  const labels = tokens.map((_, t) => finding.given[t - finding.before.length] ?? "O");
+  return sentence(tokens, labels, { start: range.start - origin, stop: range.stop - origin });
+}
+
+function changes() {
+  const shown = draft.isMoved ? acceptance() : { start: finding.start, stop: finding.stop, labels: finding.proposed };
+  const given = (t) => finding.sentence_labels?.[t] ?? finding.given[t - finding.start] ?? "O";
+  const token = (t) => finding.sentence_tokens?.[t] ?? finding.tokens[t - finding.start] ?? "…";
+  const places = Array.from({ length: shown.stop - shown.start }, (_, t) => shown.start + t);
+  const table = (labels, heading) =>
+    diff(
+      places.map(token),
+      places.map(
+        (t, i) => (t >= finding.start && t < finding.stop ? finding.given[t - finding.start] : given(t)) ?? labels[i],
+      ),
+      labels,
+      { caption: `Labels of finding ${finding.rank}: given and ${heading}`, heading },
+    );
+  const { decided } = finding;
+  const isOther =
+    decided?.labels?.length && !(decided.start === finding.start && isSame(decided.labels, finding.proposed));
+  return el(
+    "div",
+    { class: "diffs" },
+    table(shown.labels, draft.isMoved ? "yours" : "proposed"),
+    isOther && !draft.isMoved
+      ? el("p", { class: "soft" }, `Decided: tokens ${decided.start}:${decided.stop} are ${decided.labels.join(" ")}`)
+      : null,
+  );
+}
+
+function buttons() {
+  const button = (key, text, name, value, isOn = true) =>
+    isOn
+      ? el(
+          "button",
+          { type: "button", "data-key": `${name}-${value ?? ""}`, onclick: () => act(name, value) },
+          text,
+          " ",
+          key ? kbd(key) : null,
+        )
+      : null;
+  return [
+    el(
+      "div",
+      { class: "row decisions", role: "group", "aria-label": "Decide" },
+      button("a", "Accept", "accept"),
+      button("r", "Reject", "reject"),
+      button("s", "Skip", "skip"),
+      button("c", "Reopen", "reopen", undefined, finding.status !== "open"),
+    ),
+    el(
+      "div",
+      { class: "row types", role: "group", "aria-label": "Another type" },
+      project.types
+        .slice(0, 9)
+        .map((type, i) =>
+          el(
+            "button",
+            { type: "button", "data-key": `type-${type}`, onclick: () => act("relabel", type) },
+            tag(type),
+            " ",
+            kbd(String(i + 1)),
+          ),
+        ),
+      project.scheme === "plain"
+        ? null
+        : el(
+            "button",
+            { type: "button", "data-key": "type-O", onclick: () => act("relabel", "O") },
+            tag("O"),
+            " ",
+            kbd("0"),
+          ),
+      project.types.length > 9
+        ? el(
+            "label",
+            {},
+            "more ",
+            el(
+              "select",
+              {
+                "data-key": "more-types",
+                onchange: (event) => event.target.value && act("relabel", event.target.value),
+              },
+              el("option", { value: "" }, "…"),
+              project.types.slice(9).map((type) => el("option", {}, type)),
+            ),
+          )
+        : null,
+    ),
+    el(
+      "div",
+      { class: "row boundaries", role: "group", "aria-label": "Boundaries of the segment" },
+      el("span", { class: "soft" }, `tokens ${draft.start}:${draft.stop}`),
+      BOUNDARIES.map(([key, side, step, text]) =>
+        el(
+          "button",
+          { type: "button", "data-key": `${side}${step}`, onclick: () => moveBoundary(side, step) },
+          text,
+          " ",
+          kbd(key),
+        ),
+      ),
+    ),
+    el(
+      "div",
+      { class: "row", role: "group", "aria-label": "More" },
+      button("o", "All occurrences…", "occurrences"),
+      button("n", "Note…", "note"),
+      button("⏎", "Ask why", "why"),
+    ),
+  ];
+}
+
+function facts() {
+  const pairs = {
+    score: shortNumber(finding.score),
+    confidence: percent(finding.confidence),
+    line: finding.line || null,
+    document: finding.document ? el("bdi", {}, finding.document) : null,
+    sentence: el("bdi", {}, `${finding.sentence} ${finding.start}:${finding.stop}`),
+    pattern: finding.pattern
+      ? el(
+          "a",
+          {
+            href: state.address("findings", { pattern: finding.pattern }),
+            "data-pattern": finding.pattern,
+            "data-key": "pattern",
+          },
+          String(finding.pattern),
+        )
+      : null,
+    ...Object.fromEntries(Object.entries(finding.scores ?? {}).map(([name, value]) => [name, shortNumber(value)])),
+  };
+  return el(
+    "dl",
+    { class: "facts" },
+    Object.entries(pairs)
+      .filter(([, text]) => text !== null)
+      .map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))),
+  );
+}

@@ -1,0 +1,128 @@
+// The dev set's mispredictions.
+
+import { get } from "./api.js";
+import { byId, counted, el, fill, shortNumber } from "./dom.js";
+import { bindFilter, fillFilter } from "./filter.js";
+import { VirtualList } from "./list.js";
+import { say } from "./messages.js";
+import { Pages } from "./pages.js";
+import { load, project } from "./project.js";
+import * as state from "./state.js";
+import { bar, inContext, tags } from "./text.js";
+
+const root = byId("view-errors");
+const form = root.querySelector("form");
+let shownFor = "";
+let largest = 1;
+
+export const list = new VirtualList(byId("errors-list"), {
+  draw,
+  chosen: (i) => state.remember({ at: i }),
+  opened: open,
+});
+
+export function start() {
+  bindFilter(form, { at: "" });
+  form.querySelector("[data-do=why]").addEventListener("click", open);
+}
+
+export async function show() {
+  const asked = JSON.stringify(state.query("errors"));
+  fillFilter(form);
+  if (asked === shownFor) {
+    list.refresh();
+    return;
+  }
+  shownFor = asked;
+  const pages = new Pages((offset, limit) => get("errors", { ...state.query("errors"), offset: offset(), limit }), {
+    loaded: () => list.refresh(),
+    failed: (error) => say(`Errors: ${error.message}`),
+  });
+  try {
+    await pages.start();
+  } catch (error) {
+    shownFor = "";
+    say(`Errors: ${error.message}`);
+    return;
+  }
+  if (shownFor !== asked) return;
+  const { preparing } = pages.first;
+  if (preparing) {
+    byId("errors-shown").textContent = `Predicting the dev data: ${preparing[0]} of ${preparing[1]}`;
+    setTimeout(() => shownFor === asked && [forget(), state.view() === "errors" && show()], 1000);
+    return;
+  }
+  if (project.has.errors === false) await load();
+  largest = Math.max(...pages.first.items.map((one) => one.loss), 0.001);
+  fillPairs(pages.first.pairs ?? []);
+  byId("errors-shown").textContent = pages.total
+    ? counted(pages.total, "error")
+    : project.has.errors
+      ? "No error like this."
+      : "No dev data: give them with --dev to see the tagger's errors.";
+  const at = Math.min(Number(state.value("at") || 0), pages.total - 1);
+  list.show(pages, { at });
+  if (document.activeElement === document.body) list.focus();
+}
+
+export function forget() {
+  shownFor = "";
+}
+
+function fillPairs(pairs) {
+  const chosen = state.value("pair");
+  const names = pairs.map(([pair]) => pair);
+  const options = [
+    el("option", { value: "" }, "all pairs"),
+    ...pairs.map(([pair, number]) => el("option", { value: pair }, `${pair.replace(":", " → ")} (${number})`)),
+  ];
+  if (chosen && !names.includes(chosen)) options.push(el("option", { value: chosen }, chosen.replace(":", " → ")));
+  fill(form.elements.pair, options);
+  form.elements.pair.value = chosen;
+}
+
+function draw(row, one) {
+  fill(
+    row,
+    el(
+      "span",
+      { class: "loss" },
+      bar(one.loss, largest, shortNumber(one.loss)),
+      el("span", { class: "unseen" }, " loss. "),
+    ),
+    inContext(one),
+    el(
+      "span",
+      { class: "facts" },
+      el("span", {}, "gold ", tags(one.gold)),
+      el("span", {}, "predicted ", tags(one.predicted)),
+      el(
+        "span",
+        { class: "soft" },
+        el("bdi", {}, one.sentence),
+        ` ${one.start}:${one.stop}`,
+        one.document ? [" · ", el("bdi", {}, one.document)] : null,
+      ),
+    ),
+  );
+}
+
+function open() {
+  const one = list.source?.at(list.at);
+  if (one) state.go("why", { sentence: one.sentence, data: "", start: one.start, stop: one.stop, at: list.at });
+  else say("Choose an error first.");
+}
+
+export const keys = {
+  j: () => list.move(1),
+  ArrowDown: () => list.move(1),
+  k: () => list.move(-1),
+  ArrowUp: () => list.move(-1),
+  Home: () => list.choose(0, { focus: true }),
+  End: () => list.choose((list.source?.total ?? 0) - 1, { focus: true }),
+  PageDown: () => list.move(list.pageLength),
+  PageUp: () => list.move(-list.pageLength),
+  Enter: open,
+  Escape: () => list.focus(),
+  "/": () => form.elements.text.focus(),
+};

@@ -1,0 +1,77 @@
+// Export of the corrected data with its log, and replay of a log.
+
+import { post } from "./api.js";
+import { byId, counted, el, fill } from "./dom.js";
+import { say } from "./messages.js";
+import { idle } from "./outbox.js";
+
+let imported = () => {};
+
+/** `action` runs after a log was replayed. */
+export function start(action) {
+  imported = action;
+  byId("export-run").addEventListener("click", run);
+  byId("import-file").addEventListener("change", replay);
+}
+
+export function open() {
+  fill(byId("export-answer"));
+  fill(byId("import-answer"));
+  byId("export").showModal();
+  byId("export-run").focus();
+}
+
+async function run() {
+  const place = byId("export-answer");
+  fill(place, "Writing…");
+  try {
+    await idle();
+    const answer = await post("export", {});
+    fill(
+      place,
+      el(
+        "p",
+        {},
+        `${counted(answer.changed, "change")} written${answer.conflicts ? `; ${counted(answer.conflicts, "conflict")} still to be settled` : ""}:`,
+      ),
+      el(
+        "ul",
+        {},
+        answer.files.map((file) => el("li", {}, el("code", {}, file))),
+      ),
+      el(
+        "p",
+        {},
+        el("a", { href: "/api/export/data", download: "" }, "Download the data"),
+        " · ",
+        el("a", { href: "/api/export/log", download: "" }, "Download the log"),
+      ),
+    );
+    say("Exported.");
+  } catch (error) {
+    fill(place, el("p", { class: "notice" }, `Not exported: ${error.message}`));
+  }
+}
+
+async function replay(event) {
+  const [file] = event.target.files;
+  const place = byId("import-answer");
+  if (!file) return;
+  fill(place, "Reading…");
+  try {
+    const answer = await post("import", { log: await file.text() });
+    fill(
+      place,
+      el(
+        "p",
+        {},
+        `${counted(answer.imported, "decision")} made from the log${answer.skipped ? `, ${answer.skipped} skipped` : ""}.`,
+      ),
+      (answer.reasons ?? []).map((reason) => el("p", { class: "soft" }, reason)),
+    );
+    imported();
+  } catch (error) {
+    fill(place, el("p", { class: "notice" }, `Not replayed: ${error.message}`));
+  }
+  event.target.value = "";
+}

@@ -1,0 +1,246 @@
+// Findings: patterns, the list of single findings, and the chosen one; decided by keyboard.
+
+import { get } from "./api.js";
+import { acceptPattern, applyToAll } from "./bulk.js";
+import { decide } from "./decide.js";
+import * as detail from "./detail.js";
+import { byId, counted, el, fill, percent } from "./dom.js";
+import { bindFilter, fillFilter } from "./filter.js";
+import { VirtualList } from "./list.js";
+import { say } from "./messages.js";
+import { askNote } from "./notes.js";
+import { idle } from "./outbox.js";
+import { Pages } from "./pages.js";
+import * as patterns from "./patterns.js";
+import { project } from "./project.js";
+import * as state from "./state.js";
+import * as store from "./store.js";
+import { badge, inContext, tags } from "./text.js";
+
+const root = byId("view-findings");
+const form = root.querySelector("form");
+const acceptAll = form.querySelector("[data-do=accept-all]");
+let shownFor = "";
+let rankShown = 0;
+
+export const list = new VirtualList(byId("findings-list"), { draw, chosen, opened: () => act("why") });
+
+export function start() {
+  byId("patterns-fold").open = !matchMedia("(max-width: 64rem)").matches;
+  bindFilter(form, { rank: "" });
+  detail.follow(act);
+  acceptAll.addEventListener("click", acceptPattern);
+  root.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-pattern]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    state.go("findings", { pattern: link.dataset.pattern, rank: "" });
+  });
+  store.follow((rank) => {
+    list.refresh({ items: true });
+    const one = detail.current();
+    if (one?.rank === rank) {
+      detail.resetDraft();
+      detail.show(one);
+    }
+  });
+}
+
+export async function show() {
+  const asked = JSON.stringify(state.query("findings"));
+  fillFilter(form);
+  patterns.show();
+  acceptAll.hidden = !state.value("pattern");
+  if (project.has.findings === false) {
+    byId("findings-shown").textContent = "No audit: run tagtrace audit, and give its folder with --audit.";
+    detail.show(null);
+    return;
+  }
+  const rank = Number(state.value("rank"));
+  if (asked === shownFor) {
+    list.refresh();
+    if (rank && rank !== rankShown) await goTo(rank);
+    return;
+  }
+  shownFor = asked;
+  await reload(rank);
+}
+
+/** Ask for the list anew, and stay at the finding of this rank. */
+export async function reload(rank = rankShown) {
+  const asked = shownFor;
+  const status = state.value("status");
+  const pages = new Pages(fetchPage, {
+    remains: (one) => status === "all" || (status === "conflict" ? one.conflict : one.status === status),
+    loaded: () => list.refresh(),
+    stale: () => shownFor === asked && list.source === pages && setTimeout(reload),
+    failed: (error) => say(`Findings: ${error.message}`),
+  });
+  try {
+    await pages.start();
+    if (shownFor !== asked) return;
+    byId("findings-shown").textContent = pages.total ? counted(pages.total, "finding") : "No finding like this.";
+    await stand(pages, rank);
+  } catch (error) {
+    shownFor = "";
+    say(`Findings: ${error.message}`);
+  }
+}
+
+async function fetchPage(offset, limit) {
+  await idle(); // so that the server's list and the page's knowledge are of the same time
+  const answer = await get("findings", { ...state.query("findings"), offset: offset(), limit });
+  return { ...answer, items: answer.items.map(store.keep) };
+}
+
+/** Show the list, standing at a rank; a finding that the filter leaves out is shown beside it. */
+async function stand(pages, rank) {
+  const at = rank ? await pages.locate("rank", rank) : 0;
+  const isThere = pages.at(at) && (!rank || pages.at(at).rank === rank);
+  list.show(pages, isThere ? { at } : { stop: at });
+  if (isThere) chosen(at, pages.at(at));
+  else if (rank) await showOutside(rank);
+  else detail.show(null);
+  if (document.activeElement === document.body) list.focus();
+}
+
+async function showOutside(rank) {
+  try {
+    const one = store.keep(await get(`findings/${rank}`));
+    rankShown = rank;
+    detail.show(one);
+    say(`Finding ${rank} is ${one.status}: the list shows ${state.value("status")} ones.`);
+  } catch (error) {
+    detail.show(null);
+    say(`Finding ${rank}: ${error.message}`);
+  }
+}
+
+/** Go to a finding in the list shown. */
+export async function goTo(rank) {
+  const pages = list.source;
+  if (!pages) return;
+  const at = await pages.locate("rank", rank);
+  if (pages.at(at)?.rank === rank) list.choose(at);
+  else await showOutside(rank);
+}
+
+function chosen(at, one) {
+  if (!one) {
+    list.source.fetched(at).then((found) => list.at === at && found && chosen(at, found));
+    return;
+  }
+  rankShown = one.rank;
+  state.remember({ rank: one.rank });
+  detail.show(one);
+}
+
+function draw(row, one) {
+  fill(
+    row,
+    el("span", { class: "rank" }, `#${one.rank}`),
+    inContext(one),
+    el(
+      "span",
+      { class: "facts" },
+      badge(one.status, one.conflict),
+      el(
+        "span",
+        {},
+        tags(one.given),
+        " → ",
+        tags(one.status === "accepted" && one.decided?.labels?.length ? one.decided.labels : one.proposed),
+      ),
+      el(
+        "span",
+        { class: "soft" },
+        percent(one.confidence),
+        one.pattern ? ` · pattern ${one.pattern}` : "",
+        one.document ? [" · ", el("bdi", {}, one.document)] : null,
+      ),
+    ),
+  );
+}
+
+/** Carry out an action on the chosen finding. */
+function act(name, value) {
+  const moving = detail.settled();
+  if (moving) {
+    moving.then(() => act(name, value));
+    return;
+  }
+  const one = detail.current();
+  if (!one) {
+    say("Choose a finding first.");
+    return;
+  }
+  const actions = {
+    accept: () => conclude(one, detail.acceptance(), "accepted"),
+    reject: () => conclude(one, { action: "reject" }, "rejected"),
+    skip: () => conclude(one, { action: "skip" }, "skipped"),
+    relabel: () => conclude(one, detail.relabelled(value), `relabelled ${value}`),
+    reopen: () => {
+      if (one.status === "open") return;
+      decide(one, { action: "reopen" });
+      say(`Finding ${one.rank} is open again.`);
+    },
+    note: () =>
+      askNote(`Finding ${one.rank}: ${one.tokens.join(" ")}`, one.note ?? "", (note) => {
+        decide(one, { action: "note", note });
+        say(`Note on finding ${one.rank} saved.`);
+      }),
+    why: () =>
+      state.go("why", { sentence: one.sentence, data: "train", start: one.start, stop: one.stop, rank: one.rank }),
+    occurrences: () => applyToAll(one, detail.acceptance()),
+  };
+  actions[name]();
+}
+
+/** Decide, and go on to the next finding. */
+function conclude(one, change, done) {
+  decide(one, change);
+  const isInList = list.source?.at(list.at) === one;
+  const isLast = !isInList || list.at === list.source.total - 1;
+  say(`Finding ${one.rank} ${done}.${isLast ? "" : ` Next: ${list.source.at(list.at + 1)?.tokens.join(" ") ?? ""}`}`);
+  if (isLast) return;
+  const hadFocus = list.hasFocus || document.activeElement === document.body;
+  list.choose(list.at + 1, { focus: hadFocus });
+}
+
+const openFilter = () => form.elements.text.focus();
+const focusPatterns = () => {
+  byId("patterns-fold").open = true;
+  (root.querySelector(".patterns a[aria-current]") ?? root.querySelector(".patterns a"))?.focus();
+};
+
+export const keys = {
+  j: () => list.move(1),
+  ArrowDown: () => list.move(1),
+  k: () => list.move(-1),
+  ArrowUp: () => list.move(-1),
+  Home: () => list.choose(0, { focus: true }),
+  End: () => list.choose((list.source?.total ?? 0) - 1, { focus: true }),
+  PageDown: () => list.move(list.pageLength),
+  PageUp: () => list.move(-list.pageLength),
+  a: () => act("accept"),
+  r: () => act("reject"),
+  s: () => act("skip"),
+  c: () => act("reopen"),
+  o: () => act("occurrences"),
+  n: () => act("note"),
+  Enter: () => act("why"),
+  "Shift+ArrowLeft": () => detail.moveBoundary("stop", -1),
+  "Shift+ArrowRight": () => detail.moveBoundary("stop", 1),
+  "[": () => detail.moveBoundary("start", -1),
+  "]": () => detail.moveBoundary("start", 1),
+  "/": openFilter,
+  Escape: () => list.focus(),
+  "g p": focusPatterns,
+  ...Object.fromEntries(
+    Array.from({ length: 9 }, (_, i) => [
+      String(i + 1),
+      () => (project.types[i] ? act("relabel", project.types[i]) : say(`There is no type ${i + 1}.`)),
+    ]),
+  ),
+  0: () => (project.scheme === "plain" ? say("Every token has a label here.") : act("relabel", "O")),
+};

@@ -1,0 +1,81 @@
+// Decisions on their way to the server: in order, one at a time, tried again under the same key until answered.
+// They outlive a reload of the tab; a decision that the server refuses is taken back on the page.
+
+import { Gone, post } from "./api.js";
+import { byId } from "./dom.js";
+
+const KEPT = "tagtrace-outbox";
+const WAITS = [300, 1000, 2000, 4000];
+const waiting = [];
+let isSending = false;
+let idlers = [];
+
+export const newKey = () =>
+  crypto.randomUUID?.() ?? Array.from(crypto.getRandomValues(new Uint32Array(4)), (n) => n.toString(36)).join("-");
+
+/** Queue a request: `prepare(body)` just before it is first sent, then `done(answer)` or `refused(error)`. */
+export function send(path, body, { prepare, done, refused } = {}) {
+  waiting.push({ path, body: { ...body, key: body.key ?? newKey() }, prepare, done, refused, tries: 0 });
+  keep();
+  pump();
+}
+
+/** Resolves when nothing is on its way. */
+export const idle = () => (waiting.length ? new Promise((resolve) => idlers.push(resolve)) : Promise.resolve());
+
+/** Send what a reload interrupted. */
+export function resume(done, refused) {
+  let kept = [];
+  try {
+    kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "[]");
+  } catch {
+    sessionStorage.removeItem(KEPT);
+  }
+  for (const [path, body] of kept) send(path, body, { done, refused });
+}
+
+/** Try at once: the server is back. */
+export function hurry() {
+  if (!isSending) pump();
+}
+
+async function pump() {
+  if (isSending || !waiting.length) return;
+  isSending = true;
+  const first = waiting[0];
+  try {
+    if (first.tries++ === 0) first.prepare?.(first.body);
+    keep();
+    const answer = await post(first.path, first.body);
+    leave(() => first.done?.(answer));
+  } catch (error) {
+    if (!(error instanceof Gone)) {
+      leave(() => first.refused?.(error));
+      return;
+    }
+    isSending = false;
+    setTimeout(hurry, WAITS[Math.min(first.tries - 1, WAITS.length - 1)]);
+  }
+}
+
+function leave(action) {
+  waiting.shift();
+  isSending = false;
+  keep();
+  action();
+  if (waiting.length) pump();
+  else idlers.splice(0).forEach((resolve) => resolve());
+}
+
+function keep() {
+  try {
+    sessionStorage.setItem(KEPT, JSON.stringify(waiting.map(({ path, body }) => [path, body])));
+  } catch {
+    // a full storage: the decisions are still in this page
+  }
+  byId("pending").textContent = waiting.length > 1 ? `${waiting.length} on their way` : "";
+}
+
+addEventListener("beforeunload", (event) => {
+  if (waiting.length > 0 && waiting[0].tries > 1) event.preventDefault();
+});

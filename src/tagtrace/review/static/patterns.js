@@ -1,0 +1,82 @@
+// Patterns: systematic mistakes, each a link to its findings.
+
+import { get } from "./api.js";
+import { byId, counted, el, fill, percent, shortNumber } from "./dom.js";
+import { say } from "./messages.js";
+import { project } from "./project.js";
+import * as state from "./state.js";
+
+export let patterns = [];
+
+export async function load() {
+  if (project.has.findings === false) return;
+  try {
+    patterns = (await get("patterns")).items;
+  } catch (error) {
+    say(`Patterns: ${error.message}`);
+  }
+  show();
+}
+
+export function show() {
+  const all = el(
+    "li",
+    {},
+    link(
+      "",
+      el("strong", {}, "All findings"),
+      el("span", { class: "soft" }, ` ${(project.counts.findings ?? 0).toLocaleString("en")}`),
+    ),
+  );
+  fill(
+    byId("patterns"),
+    all,
+    patterns.map((one) => el("li", {}, link(one.number, ...described(one)))),
+  );
+  fill(
+    byId("changes"),
+    [...new Set(patterns.map((one) => one.change))].map((change) => el("option", { value: change })),
+  );
+}
+
+function link(number, ...children) {
+  const isChosen = state.value("pattern") === String(number);
+  return el(
+    "a",
+    {
+      href: state.address("findings", { pattern: number, rank: "" }),
+      "data-pattern": number,
+      "aria-current": isChosen ? "true" : null,
+    },
+    ...children,
+  );
+}
+
+function described(one) {
+  const progress = one.progress ?? {};
+  const num = (progress.open ?? 0) + (progress.accepted ?? 0) + (progress.rejected ?? 0) + (progress.skipped ?? 0);
+  const decided = num - (progress.open ?? 0);
+  return [
+    el(
+      "span",
+      { class: "pattern-head" },
+      el("strong", {}, `${one.number}. ${one.change.replace("->", "→")}`),
+      el("span", { class: "soft" }, `${decided} of ${num} decided`),
+    ),
+    el("span", { class: "pattern-text" }, one.description),
+    el(
+      "span",
+      { class: "soft" },
+      `${counted(one.segments, "segment")}, ${counted(one.documents, "document")}, confidence ${percent(one.confidence)}`,
+      effect(one.effect),
+    ),
+  ];
+}
+
+/** What fixing all of them does to trusted data. */
+function effect(found) {
+  if (!found) return null;
+  const after = found.verified ?? found.predicted;
+  const how = found.verified ? "retrained" : "predicted";
+  return `. Fixing all: trusted loss ${shortNumber(found.before.loss)} → ${shortNumber(after.loss)}, ${found.before.num_wrong} → ${after.num_wrong} tokens wrong (${how})`;
+}

@@ -1,0 +1,25 @@
+// Who decides: the server's reviewer, or a name that this browser keeps.
+
+import { actAs } from "./api.js";
+import { byId } from "./dom.js";
+
+const KEPT = "tagtrace-reviewer";
+const dialog = byId("reviewer");
+
+/** `renamed` runs after another name was chosen. */
+export function start(renamed) {
+  actAs(localStorage.getItem(KEPT));
+  dialog.addEventListener("close", () => {
+    const name = byId("reviewer-input").value.trim();
+    if (dialog.returnValue !== "save" || !name) return;
+    localStorage.setItem(KEPT, name);
+    actAs(name);
+    renamed();
+  });
+}
+
+export function ask(name) {
+  byId("reviewer-input").value = name;
+  dialog.returnValue = "";
+  dialog.showModal();
+}

@@ -1,0 +1,122 @@
+"""Small invented projects: one with a tagger and an index, and a light one of text and findings alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from fastapi.testclient import TestClient
+
+from tagtrace.data import LabelSet, read_corpus
+from tagtrace.data.invented import generate, write_invented
+from tagtrace.findings import Finding, find_patterns, write_findings
+from tagtrace.index import IndexOptions, build_index
+from tagtrace.review import Decisions, ProjectFile, Review, Store, Texts, write_project_file
+from tagtrace.review.app import make_app
+from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, new_tagger, save_tagger, train_tagger
+
+LABELS = LabelSet(("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG"), "iob2")
+NUM_SENTENCES = 40
+"""Of the light project, all alike but for their numbers."""
+ADDRESS = "http://127.0.0.1:8321"
+
+
+def write_light(folder: Path, num_sentences: int = NUM_SENTENCES) -> Path:
+    """Sentences ``Club<n> beat New Delft Town .``, a document each ten; odd bytes that an export must keep."""
+    lines = list[str]()
+    for number in range(num_sentences):
+        if number % 10 == 0:
+            lines += ["-DOCSTART-\tO", ""]
+        lines += [f"Club{number}\tB-LOC", "beat\tO", "New  B-ORG", "Delft\tI-ORG", "Town\tI-ORG", ".\tO", ""]
+    path = folder / "train.conll"
+    path.write_bytes("\r\n".join(lines).encode())
+    return path
+
+
+def light_findings(texts: Texts) -> list[Finding]:
+    """A finding a sentence: the club is an ORG; and in each fifth sentence a second one, ``Delft Town`` is a LOC."""
+    found = list[Finding]()
+    for number, chain in enumerate(texts.chains):
+        wanted = [(0, 1, ("B-ORG",))] + ([(2, 5, ("O", "B-LOC", "I-LOC"))] if number % 5 == 0 else [])
+        for start, stop, proposed in wanted:
+            found.append(Finding(
+                len(found) + 1, chain.id, chain.document, number, start, stop, chain.lines[start],
+                chain.tokens[start:stop], chain.tokens[:start], chain.tokens[stop:], chain.labels[start:stop], proposed,
+                1.0, 0.9, pattern=1 if start == 0 else None,
+            ))  # fmt: skip
+    return found
+
+
+def light_texts(folder: Path) -> Texts:
+    corpus = read_corpus(folder / "train.conll")
+    found = light_findings(Texts(corpus, LABELS))
+    return Texts(corpus, LABELS, findings=found, audit="made")
+
+
+def light_review(folder: Path, reviewer: str = "ada") -> Review:
+    """A project without a model, as every process opens it."""
+    if not (folder / "train.conll").exists():
+        write_light(folder)
+    decisions = Decisions(light_texts(folder), Store(folder / "decisions.sqlite"))
+    return Review("light", reviewer, decisions, folder / "export")
+
+
+class Client:
+    """A browser's part of the contract: the header that every POST needs."""
+
+    def __init__(self, review: Review, reviewer: str | None = None, **app: Any) -> None:
+        self.review = review
+        self.http = TestClient(make_app(review, **app), base_url=ADDRESS, raise_server_exceptions=False)
+        self.headers = {"X-Tagtrace": review.decisions.store.setting("csrf", "")}
+        if reviewer is not None:
+            self.headers["X-Reviewer"] = reviewer
+
+    def get(self, path: str, **query: Any) -> Any:
+        response = self.http.get(f"/api/{path}", params=query, headers=self.headers)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def post(self, path: str, body: Any = None, status: int | None = None) -> Any:
+        response = self.http.post(f"/api/{path}", json=body or {}, headers=self.headers)
+        assert response.status_code in ((200, 201) if status is None else (status,)), response.text
+        return response.json()
+
+    def decide(self, rank: int, action: str = "accept", status: int | None = None, **more: Any) -> Any:
+        one = self.review.texts.by_rank[rank]
+        body = {"rank": rank, "chain": one.chain, "start": one.start, "stop": one.stop, "action": action, **more}
+        return self.post("decisions", body, status)
+
+    def statuses(self) -> dict[str, int]:
+        return self.get("project")["progress"]
+
+
+def make_project(folder: Path) -> ProjectFile:
+    """Invented newswire with planted errors as the findings, a small tagger and its index."""
+    corpus = generate(num_documents=30, random_share=0.05)
+    write_invented(corpus, folder / "data")
+    train = read_corpus(folder / "data" / "train.conll")
+    labels = LabelSet.from_sentences(read_corpus(folder / "data" / "train_true.conll").sentences, "iob2")
+    torch.manual_seed(0)
+    tagger = new_tagger(Lexical(LexicalOptions(buckets=512, width=8, hidden=8)), labels)
+    train_tagger(tagger, train.sentences, (), TrainOptions(epochs=2, batch_size=16, learning_rate=2e-2))
+    save_tagger(tagger, folder / "tagger")
+    options = IndexOptions(dtype="float32", l2=3.0, tolerance=1e-4)
+    index = build_index(tagger, train, folder / "index", options, tagger_path=folder / "tagger")
+    chains = {sentence.id: number for number, sentence in enumerate(train.sentences)}
+    findings = list[Finding]()
+    for rank, error in enumerate(corpus.errors, start=1):
+        chain = train.sentences[chains[error.sentence]]
+        findings.append(Finding(
+            rank, chain.id, chain.document, chains[chain.id], error.start, error.stop, chain.lines[error.start],
+            error.tokens, chain.tokens[max(error.start - 3, 0) : error.start],
+            chain.tokens[error.stop : error.stop + 3], error.planted_labels, error.true_labels, 1.0, 0.9,
+        ))  # fmt: skip
+    patterns, findings = find_patterns(index, findings)
+    (folder / "audit").mkdir()
+    write_findings(findings, folder / "audit" / "findings.jsonl")
+    (folder / "audit" / "patterns.jsonl").write_text("".join(f"{one.to_json()}\n" for one in patterns))
+    return write_project_file(
+        folder, index=folder / "index", data=folder / "data" / "train.conll", dev=folder / "data" / "dev.conll",
+        audit=folder / "audit",
+    )  # fmt: skip

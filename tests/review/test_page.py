@@ -1,0 +1,429 @@
+"""The review page in a real browser against a stand-in for the server: keyboard, address, failures, hostile text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.review.browser import Browser, Keys
+from tests.review.fake_server import HOSTILE, STATIC, Fake, serve
+
+WHY = "why?sentence=dev-0&start=5&stop=7"
+MODULES = sorted(STATIC.glob("*.js"))
+
+
+@pytest.fixture(scope="module")
+def shared_browser() -> Iterator[Browser]:
+    browser = Browser()
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def browser(shared_browser: Browser) -> Browser:
+    shared_browser.resize(1440, 900)
+    shared_browser.scheme("light")
+    shared_browser.complaints()
+    return shared_browser
+
+
+class Site:
+    """A server with the page open in a browser."""
+
+    def __init__(self, browser: Browser, fake: Fake) -> None:
+        self.browser, self.fake, self.server = browser, fake, serve(fake)
+        self.port = self.server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def open(self, path: str = "findings") -> None:
+        self.browser.open(f"{self.url}/{path}")
+        view = path.split("?", maxsplit=1)[0]
+        ready = "#why-query .sentence" if view == "why" else f"#{view}-list [aria-selected=true]"
+        self.browser.wait(lambda: self.browser.texts(ready), ready)
+        self.browser.wait(lambda: self.browser.run("return document.activeElement !== document.body"), "focus")
+
+    def stop(self) -> None:
+        self.fake.is_gone = True
+        self.server.shutdown()
+        self.server.server_close()
+
+    def decisions(self, number: int) -> list[dict[str, Any]]:
+        """The decisions, once there are so many."""
+        self.browser.wait(lambda: len(self.fake.rows) >= number, f"{number} decisions")
+        return self.fake.rows
+
+    @property
+    def rank(self) -> str:
+        found = re.search(r"Finding (\d+)", self.browser.text("#detail h3"))
+        return found[1] if found else ""
+
+
+@pytest.fixture
+def site(browser: Browser) -> Iterator[Site]:
+    made = Site(browser, Fake())
+    yield made
+    made.stop()
+    browser.open("about:blank")
+
+
+def test_nothing_is_inline_and_text_is_only_set_as_text() -> None:
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", page)
+    assert not re.search(r"(src|href)=\"(https?:)?//", page)
+    for module in MODULES:
+        text = module.read_text(encoding="utf-8")
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+        assert not re.search(r"https?://", text)
+        assert module.name == "main.js" or f'"/static/{module.name}"' in page, f"{module.name} is not preloaded"
+
+
+def test_modules_are_short() -> None:
+    for module in MODULES:
+        assert len(module.read_text(encoding="utf-8").splitlines()) <= 330, module.name
+
+
+def test_decide_by_keyboard(site: Site) -> None:
+    site.open()
+    browser = site.browser
+    assert site.rank == "1"
+    browser.press("a", "r", "s", "4", "0")
+    rows = site.decisions(5)
+    assert [(row["rank"], row["action"], row["labels"]) for row in rows] == [
+        (1, "accept", ["B-ORG", "I-ORG"]),
+        (2, "reject", None),
+        (3, "skip", None),
+        (4, "relabel", ["B-PER", "I-PER"]),
+        (5, "relabel", ["O", "O"]),
+    ]
+    assert len({row["key"] for row in rows}) == 5
+    browser.wait(lambda: site.rank == "6", "the next finding")
+    browser.sees("#progress-text", "295 open · 3 accepted · 1 rejected · 1 skipped")
+    browser.press("k", "k")
+    browser.wait(lambda: site.rank == "4", "the finding before")
+    browser.sees("#detail", "B-PER I-PER")
+    browser.press("c")
+    assert site.decisions(6)[-1]["action"] == "reopen"
+    assert site.fake.rows[-1]["base"] == 4
+    assert not browser.complaints()
+
+
+def test_boundaries_of_the_segment(site: Site) -> None:
+    site.open()
+    browser = site.browser
+    browser.press(Keys.ARROW_RIGHT, shift=True)
+    browser.press("]")
+    browser.wait(lambda: len(browser.texts("#detail .diff tbody tr")) == 3, "both moves")
+    assert browser.texts("#detail .diff tbody tr") == [
+        "Eastmoor\t\N{MINUS SIGN} B-LOC\t+ O",
+        "United\t\N{MINUS SIGN} I-LOC\t+ B-ORG",
+        "beat1\t\N{MINUS SIGN} O\t+ I-ORG",
+    ]
+    browser.press("a")
+    (row,) = site.decisions(1)
+    assert (row["action"], row["start"], row["stop"], row["labels"]) == ("relabel", 5, 8, ["O", "B-ORG", "I-ORG"])
+    browser.wait(lambda: site.rank == "2", "the next finding")
+    browser.press("[")
+    browser.press(Keys.ARROW_LEFT, Keys.ARROW_LEFT, shift=True)
+    browser.press("4")
+    row = site.decisions(2)[-1]
+    assert (row["start"], row["stop"], row["labels"]) == (4, 7, ["B-PER", "O", "O"])
+
+
+def test_undo_redo_history_and_notes(site: Site) -> None:
+    site.open()
+    browser = site.browser
+    browser.press("a", "r")
+    site.decisions(2)
+    browser.press("u")
+    browser.wait(lambda: site.fake.rows[1]["undone"], "undo")
+    browser.wait(lambda: site.rank == "2", "what was undone")
+    browser.press("u")
+    browser.sees("#progress-text", "300 open")
+    browser.press("U")
+    browser.sees("#progress-text", "299 open · 1 accepted")
+    browser.press("h")
+    browser.sees("#history-list", "accept")
+    assert ["undone" in one for one in browser.texts("#history-list li")] == [True, False]
+    browser.press("n")
+    browser.wait(lambda: browser.run("return document.activeElement.id") == "note-text", "the dialog")
+    browser.press(*"see a 1 u")
+    browser.find("#note-text").send_keys(Keys.CONTROL, Keys.ENTER)
+    assert site.decisions(3)[-1]["note"] == "see a 1 u"
+    browser.sees("#detail .note", "see a 1 u")
+    browser.sees("#history-list", "see a 1 u")
+
+
+def test_the_whole_path(site: Site) -> None:
+    site.open("errors")
+    browser = site.browser
+    browser.press("/")
+    browser.press(*"beat7 ")
+    browser.sees("#errors-shown", "1 error")
+    browser.press(Keys.ESCAPE, Keys.ENTER)
+    browser.sees("#why-query", "dev-7")
+    assert "/why?" in browser.driver.current_url
+    assert "text=beat7" in browser.driver.current_url
+    browser.press("j", Keys.ARROW_RIGHT, "x")
+    browser.sees("#what-if-answer", "35.0 %")
+    browser.press("v")
+    browser.sees("#what-if-answer", "31.0 %")
+    assert browser.texts("#what-if-answer thead th") == ["label", "before", "predicted", "retrained"]
+    browser.press("m", "j", "m", "t")
+    browser.sees("#what-if-answer", "2 edits")
+    browser.press("3")
+    row = site.decisions(1)[-1]
+    assert (row["rank"], row["action"], row["labels"]) == (None, "relabel", ["B-ORG", "I-ORG"])
+    browser.driver.back()
+    browser.sees("#errors-shown", "1 error")
+    browser.driver.refresh()
+    browser.sees("#errors-shown", "1 error")
+    assert browser.find("#view-errors [name=text]").get_attribute("value") == "beat7"
+    browser.press("g", "f")
+    browser.wait(lambda: "/findings?" in browser.driver.current_url, "the findings")
+    browser.press("e")
+    browser.wait(lambda: browser.run("return document.activeElement.id") == "export-run", "the dialog")
+    browser.press(Keys.ENTER)
+    browser.sees("#export-answer", "export/train.conll")
+    assert not browser.complaints()
+
+
+def test_a_link_leads_to_the_same_place(site: Site) -> None:
+    site.open("findings?status=all&pattern=2&rank=242")
+    browser = site.browser
+    assert site.rank == "242"
+    assert browser.find("#findings-list [aria-selected=true]").get_attribute("aria-posinset") == "81"
+    assert browser.texts("#patterns [aria-current]")[0].startswith("2.")
+    browser.press("j")
+    browser.wait(lambda: "rank=245" in browser.driver.current_url, "the address")
+    browser.run("document.querySelector('#patterns a').click()")
+    browser.sees("#findings-shown", "300 findings")
+    browser.driver.back()
+    browser.sees("#findings-shown", "100 findings")
+    browser.wait(lambda: site.rank == "245", "the finding of that address")
+    site.fake.decide({"rank": 1, "chain": 1, "start": 5, "stop": 7, "action": "reject", "labels": None, "note": "",
+                      "base": None, "key": "x"}, 1)  # fmt: skip
+    browser.open(f"{site.url}/findings?rank=1")
+    browser.sees("#detail", "rejected by ada")
+
+
+def test_all_occurrences_with_a_preview(site: Site) -> None:
+    site.open()
+    browser = site.browser
+    browser.press("o")
+    browser.wait(lambda: browser.run("return document.activeElement.id") == "preview-apply", "the dialog")
+    assert len(browser.texts("#preview-list li")) == 4
+    browser.find("#preview-list li:nth-child(3) input").click()
+    browser.sees("#preview-count", "3 of 4 places")
+    browser.find("#preview-apply").click()
+    rows = site.decisions(3)
+    assert [(row["rank"], row["chain"]) for row in rows] == [(1, 1), (None, 900), (None, 902)]
+    assert {tuple(row["labels"]) for row in rows} == {("B-ORG", "I-ORG")}
+    browser.sees("#message", "3 decisions made")
+    browser.press("u")
+    browser.wait(lambda: all(row["undone"] for row in site.fake.rows), "undo of all three")
+    browser.sees("#message", "3 decisions undone")
+
+
+def test_refused_decisions_are_taken_back(site: Site) -> None:
+    site.open()
+    browser = site.browser
+    site.fake.refuse = "tokens 5:7 are locked"
+    browser.press("a")
+    browser.sees("#message", "Finding 1 was not decided: tokens 5:7 are locked")
+    browser.sees("#findings-list-0", "open")
+    browser.sees("#progress-text", "300 open")
+
+
+def test_an_answer_that_is_lost_does_not_decide_twice(site: Site) -> None:
+    site.open()
+    site.fake.broken = 2
+    site.browser.press("a", "r")
+    rows = site.decisions(2)
+    site.browser.wait(lambda: not site.fake.broken and site.browser.text("#banner") == "", "the retries")
+    site.browser.sees("#progress-text", "1 accepted · 1 rejected")
+    assert [row["action"] for row in rows] == ["accept", "reject"]
+
+
+def test_decisions_wait_while_the_server_is_gone(site: Site) -> None:
+    site.open()
+    browser = site.browser
+    site.stop()
+    browser.press("a", "s")
+    browser.sees("#banner", "The server does not answer")
+    browser.sees("#progress-text", "298 open")
+    site.fake.csrf = "another-after-the-restart"
+    site.fake.is_gone = False
+    site.server = serve(site.fake, site.port)
+    assert [row["action"] for row in site.decisions(2)] == ["accept", "skip"]
+    browser.wait(lambda: not browser.text("#banner"), "the banner to go")
+
+
+def test_decisions_on_their_way_outlive_a_reload(site: Site) -> None:
+    site.open()
+    browser = site.browser
+    browser.run("window.fetch = () => new Promise(() => {})")
+    browser.press("a", "r")
+    browser.driver.refresh()
+    assert [row["action"] for row in site.decisions(2)] == ["accept", "reject"]
+
+
+def test_another_reviewer_is_seen_and_conflicts_are_shown(site: Site) -> None:
+    site.open("findings?status=all")
+    browser = site.browser
+    other = {"rank": 3, "chain": 3, "start": 5, "stop": 7, "action": "relabel", "labels": ["B-PER", "I-PER"],
+             "note": "", "base": None, "key": "bob-1"}  # fmt: skip
+    site.fake.decide(other, 77, "bob")
+    browser.sees("#findings-list-2", "accepted")
+    browser.sees("#progress-text", "299 open")
+    browser.press("a")
+    site.decisions(2)
+    site.fake.decide({**other, "rank": 1, "chain": 1, "key": "bob-2"}, 78, "bob")
+    browser.sees("#findings-list-0", "conflict")
+    browser.press("k")
+    browser.sees("#detail .notice", "Reviewers decided differently")
+
+
+def test_thousands_of_findings_stay_quick(browser: Browser) -> None:
+    site = Site(browser, Fake(5000))
+    try:
+        site.open()
+        assert browser.run("return document.querySelectorAll('#findings-list [role=option]').length") < 50
+        browser.press(Keys.END)
+        browser.wait(lambda: site.rank == "5000", "the last one")
+        assert browser.run("return document.querySelectorAll('#findings-list [role=option]').length") < 50
+        browser.press(Keys.HOME)
+        browser.wait(lambda: site.rank == "1", "the first one")
+        slowest = browser.driver.execute_async_script(
+            """
+            const done = arguments[0], times = [], keys = 'jjjjjjjjjjkkaarrssj'.repeat(3);
+            const next = (i) => {
+              if (i === keys.length) return done(times.sort((a, b) => a - b));
+              const start = performance.now();
+              const event = new KeyboardEvent('keydown', {key: keys[i], bubbles: true, cancelable: true});
+              document.activeElement.dispatchEvent(event);
+              document.body.offsetHeight;
+              requestAnimationFrame(() => setTimeout(() => { times.push(performance.now() - start); next(i + 1); }));
+            };
+            next(0);
+            """
+        )
+        assert slowest[len(slowest) * 9 // 10] < 100, slowest
+        assert len(site.decisions(18)) == 18
+    finally:
+        site.stop()
+        browser.open("about:blank")
+
+
+def test_pages_stay_in_place_while_findings_leave_the_list(site: Site) -> None:
+    site.open()
+    browser = site.browser
+    browser.press(*"aaaaa")
+    site.decisions(5)
+    for _ in range(3):
+        browser.press(*[Keys.PAGE_DOWN] * 4)
+    browser.press(Keys.END)
+    browser.wait(lambda: site.rank == "300", "the last one")
+    seen = browser.run("return [...document.querySelectorAll('#findings-list .rank')].map((one) => one.innerText)")
+    assert "#299" in seen
+    assert "#300" in seen
+    assert len(seen) == len(set(seen))
+
+
+HOSTILE_PAGES = ("errors", "findings?status=all", "why?sentence=dev-0&start=1&stop=3")
+
+
+def test_hostile_text_is_inert(browser: Browser) -> None:
+    site = Site(browser, Fake(60, hostile=True))
+    try:
+        for path in HOSTILE_PAGES:
+            site.open(path)
+            for key in ("h", "j", "a", "x", "v", "o"):
+                browser.press(key)
+            browser.wait(lambda: not browser.run("return document.querySelector('[aria-busy]')"), "an answer")
+            assert browser.run("return window.__xss === undefined"), path
+            shown = browser.text("main")
+            assert all(token in shown for token in HOSTILE[1:3]), path
+            strange = (
+                "script:not([src^='/static/']), iframe, img, main svg, object, embed, [onerror], [onload], [onfocus]"
+            )
+            assert not browser.run("return document.querySelectorAll(arguments[0]).length", strange)
+            assert not browser.run("return document.querySelectorAll('a[href^=\"javascript:\"]').length")
+            asked = browser.run("return performance.getEntriesByType('resource').map((one) => one.name)")
+            assert all(name.startswith(site.url) for name in asked)
+            assert not browser.complaints()
+    finally:
+        site.stop()
+        browser.open("about:blank")
+
+
+def test_hostile_addresses_are_inert(site: Site) -> None:
+    browser = site.browser
+    for name in ("text", "pair", "target", "sentence", "document", "pattern"):
+        for view in ("errors", "findings", "why"):
+            browser.open(
+                f"{site.url}/{view}?{name}=%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__xss%3D1%3E&start=1&stop=2"
+            )
+            browser.wait(lambda: browser.text("#project-name") == "invented newswire", "the page")
+            assert browser.run("return window.__xss === undefined && !document.querySelector('img')")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_accessibility_violation(site: Site, scheme: str) -> None:
+    browser = site.browser
+    browser.scheme(scheme)
+    for path in ("errors", "findings", WHY):
+        site.open(path)
+        assert browser.axe() == [], path
+    browser.press("x")
+    browser.sees("#what-if-answer", "35.0 %")
+    browser.press("h")
+    assert browser.axe() == [], "what if and history"
+    site.open("findings?status=all")
+    browser.press("a", "r", "s", "k")
+    for key in ("?", "n", "o", "e"):
+        browser.press(key)
+        browser.wait(lambda: browser.texts("dialog[open]"), "a dialog")
+        assert browser.axe() == [], key
+        browser.press(Keys.ESCAPE)
+        browser.wait(lambda: not browser.texts("dialog[open]"), "it to close")
+        assert browser.run("return document.activeElement.getAttribute('role')") == "option", "focus comes back"
+
+
+@pytest.mark.parametrize("zoom", [2.0, 4.0])
+def test_no_sideways_scrolling_when_zoomed(site: Site, zoom: float) -> None:
+    browser = site.browser
+    browser.resize(1280, 1024, zoom)
+    for path in ("errors", "findings", WHY):
+        site.open(path)
+        browser.press("h")
+        browser.sees("#history", "History")
+        wide = browser.run("return [document.documentElement.scrollWidth, innerWidth]")
+        assert wide[0] <= wide[1], path
+    assert browser.axe() == []
+
+
+def test_focus_and_roles_for_screen_readers(site: Site) -> None:
+    site.open()
+    browser = site.browser
+    assert browser.run("return [...document.querySelectorAll('#findings-list [tabindex=\"0\"]')].length") == 1
+    assert browser.run("return document.activeElement.getAttribute('aria-setsize')") == "300"
+    browser.press("j", "j")
+    assert browser.run("return document.activeElement.getAttribute('aria-posinset')") == "3"
+    assert browser.run("return document.activeElement.getAttribute('aria-selected')") == "true"
+    named = browser.run("return document.activeElement.innerText")
+    assert all(word in named for word in ("#3", "Winnow United", "LOC", "ORG", "open")), (
+        "labels are written, not only coloured"
+    )
+    browser.press("a")
+    browser.sees("#message", "Finding 3 accepted. Next: Northbridge United")
+    browser.press("?")
+    browser.run("document.querySelector('#use-keys').click()")
+    browser.press(Keys.ESCAPE)
+    browser.press("a", "r")
+    browser.press(Keys.ARROW_DOWN)
+    browser.wait(lambda: site.rank == "5", "an arrow key still moves")
+    assert len(site.fake.rows) == 1, "single keys can be turned off"
+    browser.run("localStorage.clear()")
