@@ -17,7 +17,7 @@ from tagtrace.data import LabelSet, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.findings import Finding, read_findings
 from tagtrace.index import IndexOptions, build_index
-from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, new_tagger, save_tagger, train_tagger
+from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, load_tagger, new_tagger, save_tagger, train_tagger
 
 
 @pytest.fixture(scope="module")
@@ -163,9 +163,28 @@ def test_trusted_data_of_one_class(made: Path, tmp_path: Path) -> None:
 
 
 def test_trusted_sentences_that_are_training_sentences(made: Path, tmp_path: Path) -> None:
-    result = audit(made, tmp_path / "out", "--trusted", made / "train_true.conll", "--effects", 0, "--most", 5)
+    refused(
+        audit(made, tmp_path / "out", "--trusted", made / "train_true.conll"), "all its sentences are in the training"
+    )
+    both = tmp_path / "both.conll"
+    both.write_text((made / "dev.conll").read_text(encoding="utf-8") + (made / "train_true.conll").read_text("utf-8"))
+    result = audit(made, tmp_path / "out", "--trusted", both, "--effects", 0, "--most", 5)
     assert result.exit_code == 0, result.output
     assert "training sentences are also in the trusted data" in result.stderr
+
+
+def test_data_without_documents(made: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "train.conll"
+    lines = (made / "train.conll").read_text(encoding="utf-8").splitlines()
+    plain.write_text("\n".join(line for line in lines if not line.startswith("-DOCSTART-")) + "\n", encoding="utf-8")
+    corpus = read_corpus(plain)
+    assert not any(sentence.document for sentence in corpus.sentences)
+    options = IndexOptions(dtype="float32", l2=3.0, tolerance=1e-4)
+    build_index(load_tagger(made / "tagger"), corpus, tmp_path / "index", options, tagger_path=made / "tagger")
+    result = audit(tmp_path, tmp_path / "out", "--trusted", made / "dev.conll", "--effects", 0)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out" / "audit.json").exists()
+    assert not (tmp_path / "out" / "documents.csv").exists()
 
 
 def test_taggers_trained_anew_go_on_where_they_stopped(

@@ -35,10 +35,12 @@ from tagtrace.findings import (
 )
 from tagtrace.findings import audit as find
 from tagtrace.findings.audit_files import check_audit_folder, write_audit
-from tagtrace.findings.auditing import check_request
+from tagtrace.findings.auditing import LIKELY, check_request
 from tagtrace.index import Index, open_index
 from tagtrace.tagger import Lexical, Tagger, build_encoder, load_tagger
 
+SMALL = 0.005
+"""Of the loss: a smaller change is none."""
 LONG = 5
 """Shorter sentences repeat by chance."""
 NUM_SHOWN = 10
@@ -81,6 +83,8 @@ def audit(folder: Path, **values: Any) -> None:
     """
     start = time.monotonic()
     reading = read_options(values)
+    if values["folds"] < 2:
+        raise OptionError(f"--folds {values['folds']}: must be at least 2")
     options = AuditOptions(values["score"], values["query"], values["most"], num_effects=values["effects"])
     index, device = open_index(folder, verify=True), pick_device(values["device"])
     check_audit_folder(values["target"])
@@ -136,6 +140,8 @@ def _note_shared(index: Index, chains: Sequence[Sentence]) -> None:
     trusted = {hash(chain.tokens) for chain in chains if len(chain) >= LONG}
     texts = [hash(one.tokens) for one in map(index.sentence, range(index.num_chains)) if len(one) >= LONG]
     num_shared, num_twice = sum(text in trusted for text in texts), len(texts) - len(set(texts))
+    if trusted and trusted <= set(texts):
+        raise OptionError("--trusted: all its sentences are in the training data; give data the tagger has not seen")
     if num_shared:
         err.print(
             f"note: {num_shared:,} training sentences are also in the trusted data; their labels are judged by a "
@@ -200,7 +206,7 @@ def audit_summary(
     index: Index, sentences: Sequence[Sentence], found: Audit, options: AuditOptions, kind: str
 ) -> dict[str, str | int | float]:
     """What the report begins with."""
-    likely = [finding for finding in found.findings if finding.confidence > 0.5]
+    likely = [finding for finding in found.findings if finding.confidence > LIKELY]
     return {
         "training tokens": index.num_tokens,
         "training sentences": index.num_chains,
@@ -227,17 +233,25 @@ def show_audit(found: Audit, index: Index) -> None:
         patterns.add_row(str(pattern.number), pattern.description, _effect(pattern.effect))
     if found.patterns:
         out.print(patterns)
+    else:
+        out.print("no pattern: what was found has nothing in common that other labels have not")
+    if len(found.patterns) > NUM_SHOWN:
+        out.print(f"and {len(found.patterns) - NUM_SHOWN} more patterns in the files")
     out.print(findings_table(found.findings[:NUM_SHOWN]))
-    more = len(found.findings) - NUM_SHOWN
-    if more > 0:
-        out.print(f"and {more:,} more in the files; {index.num_tokens:,} labels were judged")
+    likely = sum(one.confidence > LIKELY for one in found.findings)
+    out.print(
+        f"{len(found.findings):,} findings in the files, of {index.num_tokens:,} labels; for {likely:,} the proposal "
+        "is likelier than not",
+        soft_wrap=True,
+    )
 
 
 def _effect(effect: GroupEffect | None) -> str:
     """What fixing a pattern does to the trusted data."""
     if effect is None:
         return ""
-    verdict = "helps" if effect.change < 0 else "hurts"
+    is_small = abs(effect.change) < SMALL * effect.before.loss
+    verdict = "no difference" if is_small else "helps" if effect.change < 0 else "hurts"
     return f"{effect.before.loss:.4f} -> {effect.after.loss:.4f} ({verdict})"
 
 

@@ -119,7 +119,7 @@ def audit_training_data(folder: Path) -> None:
     train, dev, true = (read_corpus(folder / "data" / f"{name}.conll") for name in ("train", "dev", "train_true"))
     opinions = encoder_opinions(tagger, train, folder / "audit" / "folds", dev.sentences, NUM_FOLDS)
     tagger.head = index.head
-    options = AuditOptions(num_effects=1)
+    options = AuditOptions()
     found = audit(index, opinions, read_trusted(index, tagger, dev.sentences), options)
     truth = read_truth(index, true)
     measured = [measure(options.score, found.scores, truth.wrong)]
@@ -130,7 +130,7 @@ def audit_training_data(folder: Path) -> None:
     out.print(f"the whole list, to read in a browser: {folder / 'audit' / 'report.html'}", soft_wrap=True)
     out.print(
         f"the same again: tagtrace audit {folder / 'index'} --trusted {folder / 'data' / 'dev.conll'} "
-        f"--truth {folder / 'data' / 'train_true.conll'} --folds {NUM_FOLDS} --effects {options.num_effects} "
+        f"--truth {folder / 'data' / 'train_true.conll'} --folds {NUM_FOLDS} "
         f"--out {folder / 'audit'}",
         soft_wrap=True,
     )

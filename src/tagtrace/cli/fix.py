@@ -65,6 +65,9 @@ def fix(data_file: Path, findings_file: Path, target: Path, **values: Any) -> No
         chosen = choose(read_findings(findings_file), values)
         fixed = make_fixes(read_corpus(data_file, options), chosen)
         num_asked = len(chosen)
+        num_unlikely = sum(one.confidence <= 0.5 for one in chosen)
+        if num_unlikely:
+            err.print(f"note: {num_unlikely:,} of the proposals are not likelier than not; see --min-confidence")
     num_labels = write_corpus(fixed.corpus, target)
     write_changes(fixed.changes, log)
     _show(fixed, num_asked, num_labels, target, log)

@@ -3,7 +3,7 @@
 findings.jsonl   one finding a line, for ``tagtrace fix`` and programs
 findings.csv     the same for a spreadsheet
 patterns.jsonl   one pattern a line
-documents.csv    documents by the mean score of their tokens
+documents.csv    documents by the mean score of their tokens, where the data names documents
 report.html      all of it to read
 audit.json       what was asked, and the summary; written last
 """
@@ -30,6 +30,7 @@ from tagtrace.findings.levels import at_level
 from tagtrace.findings.report import Report, write_report
 from tagtrace.findings.truth import Measured
 from tagtrace.index import Index
+from tagtrace.influence.candidates import chain_documents
 
 MARKER = "audit.json"
 FOLDS = f"folds/{FOLDS_MARKER}"
@@ -58,7 +59,8 @@ def write_audit(
     write_findings_table(found.findings, folder / "findings.csv")
     with file_moved_when_whole(folder / "patterns.jsonl") as stream:
         stream.writelines(f"{pattern.to_json()}\n".encode() for pattern in found.patterns)
-    _write_documents(folder / "documents.csv", index, found)
+    if any(chain_documents(index)):
+        _write_documents(folder / "documents.csv", index, found)
     report = Report(
         title="Training labels that are probably wrong",
         index=str(index.folder),
