@@ -13,13 +13,14 @@ from click.testing import CliRunner, Result
 
 from tagtrace._checks import DataError, OptionError, TrainingError
 from tagtrace.cli import main
-from tagtrace.cli.question import find_cases, label_ids
+from tagtrace.cli.question import find_cases
 from tagtrace.cli.show import out
 from tagtrace.data import LabelSet, Sentence, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.index import IndexOptions, build_index
 from tagtrace.influence import Explainer, Query, Ranked
 from tagtrace.influence.refine import Refiner
+from tagtrace.influence.relabellings import label_ids
 from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, Tagger, load_tagger, new_tagger, save_tagger
 
 POS = "the DET\nmill NOUN\nturns VERB\n, ,\nit PRON\nhums VERB\n\nfew DET\nbirds NOUN\nsing VERB\n\n" * 3

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
 from tagtrace.data import LabelSet, Sentence
-from tagtrace.data.schemes import normalise, segments
+from tagtrace.data.schemes import differences, normalise, segments
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.group_effect import pattern_edits
-from tagtrace.findings.proposals import CONTEXT, best_labels, propose, stretches
+from tagtrace.findings.proposals import CONTEXT, best_labels, propose
 from tagtrace.index import Index
 from tests.findings.made import chain_tokens
 from tests.findings.test_combined import SETS, beliefs, certain, given_labels, index_of, sentences_of
@@ -105,7 +105,7 @@ def slow_stretches(given_: Labels, proposed: Labels, scheme: str) -> list[tuple[
 @given(two_labellings(), st.randoms(use_true_random=False))
 def test_stretches_can_be_changed_one_by_one(case: tuple[Labels, Labels, str], rng: Any) -> None:
     given_, proposed, scheme = case
-    found = stretches(given_, proposed, scheme)
+    found = differences(given_, proposed, scheme)
     assert found == slow_stretches(given_, proposed, scheme)
     inside = [t for start, stop in found for t in range(start, stop)]
     assert len(inside) == len(set(inside)), "disjoint"
@@ -118,7 +118,7 @@ def test_stretches_can_be_changed_one_by_one(case: tuple[Labels, Labels, str], r
         if rng.random() < 0.5:
             some[start:stop] = proposed[start:stop]
     assert normalise(some, scheme) == tuple(some), "and with any of them"
-    assert stretches(given_, given_, scheme) == []
+    assert differences(given_, given_, scheme) == []
 
 
 # Findings
@@ -149,7 +149,7 @@ def test_the_proposal_for_every_token(index: Index, seed: int) -> None:
         around = [
             (start, stop, each[start:stop])
             for each in options
-            for start, stop in stretches(given_, each, index.labels.scheme)
+            for start, stop in differences(given_, each, index.labels.scheme)
             if start <= t < stop
         ]
         assert (found.start, found.stop, found.proposed) == around[0]
@@ -208,7 +208,7 @@ def test_all_that_the_likeliest_labels_change_is_found(index: Index, seed: int) 
     scores = torch.full((index.num_tokens,), -torch.inf)
     for chain, labels in enumerate(given_labels(index)):
         best = best_of(chain_beliefs(index, believed, chain), index.labels)
-        for start, stop in stretches(labels, best, index.labels.scheme):
+        for start, stop in differences(labels, best, index.labels.scheme):
             wanted.add((chain, start, stop, best[start:stop]))
             scores[int(index.starts[chain]) + stop - 1] = float(start)
     found = propose(index, believed, scores)

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from tagtrace.data import read_corpus
+from tagtrace.data import differences, read_corpus
 from tagtrace.findings.finding import spelled
 from tagtrace.findings.group_effect import pattern_edits
 from tagtrace.influence import Edit, Explainer, Query, what_if
 from tagtrace.review import ProjectFile, open_review
 from tagtrace.review import answers as shapes
-from tagtrace.review.asking import mispredicted
 from tests.review.made import Client, make_project
 
 
@@ -62,7 +61,7 @@ def test_all_mispredictions_are_there(ada: Client, file: ProjectFile) -> None:
     expected = [
         (sentence.id, start, stop, list(predicted[start:stop]))
         for sentence, predicted in zip(dev, tagger.predict(dev), strict=True)
-        for start, stop in mispredicted(sentence.labels, predicted, "iob2")
+        for start, stop in differences(sentence.labels, predicted, "iob2")
     ]
     found = ada.get("errors", sort="place", limit=1000)
     assert [(one["sentence"], one["start"], one["stop"], one["predicted"]) for one in found["items"]] == expected

@@ -14,7 +14,6 @@ from rich.table import Table
 from tagtrace._checks import OptionError
 from tagtrace.cli.gain import runs_display
 from tagtrace.cli.options import device_option, pick_device, read_options, reading_options
-from tagtrace.cli.question import tagger_of, tagger_path
 from tagtrace.cli.show import counting, err, out
 from tagtrace.data import ReadOptions, Sentence, read_corpus
 from tagtrace.findings import (
@@ -36,7 +35,7 @@ from tagtrace.findings import (
 from tagtrace.findings import audit as find
 from tagtrace.findings.audit_files import check_audit_folder, write_audit
 from tagtrace.findings.auditing import LIKELY, check_request
-from tagtrace.index import Index, open_index
+from tagtrace.index import Index, open_index, tagger_of, tagger_path
 from tagtrace.tagger import Lexical, Tagger, build_encoder, load_tagger
 
 SMALL = 0.005
@@ -117,13 +116,7 @@ def _trusted_sentences(tagger: Tagger, path: Path | None, reading: ReadOptions) 
         err.print("no --trusted data: labels are judged by the other training labels alone", soft_wrap=True)
         return []
     corpus = read_corpus(path, reading)
-    if corpus.normalised_scheme != tagger.labels.scheme:
-        raise OptionError(
-            f"{path}: labels are {corpus.scheme}, but the tagger was trained on {tagger.labels.scheme}; "
-            "check --label-column, or force --scheme"
-        )
-    tagger.labels.check(corpus.sentences)
-    tagger.encoder.check_corpus(corpus)
+    tagger.check_corpus(corpus)
     return [sentence for sentence in corpus.sentences if len(sentence)]
 
 

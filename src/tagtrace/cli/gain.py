@@ -14,12 +14,11 @@ from rich.table import Table
 from tagtrace._checks import OptionError, TaggerError
 from tagtrace._files import file_moved_when_whole
 from tagtrace.cli.options import device_option, pick_device, read_options, reading_options
-from tagtrace.cli.question import tagger_of
 from tagtrace.cli.show import TrainingDisplay, counting, err, out, refit_line
 from tagtrace.data import Corpus, read_corpus
 from tagtrace.findings.bootstrap import Difference
 from tagtrace.findings.gain import Gain, full_gain, head_gain, num_changed
-from tagtrace.index import Index, open_index
+from tagtrace.index import Index, open_index, tagger_of
 from tagtrace.index.files import IndexFolderError
 from tagtrace.index.manifest import MARKER as INDEX_MARKER
 from tagtrace.tagger import RefitOptions, Step, Tagger, build_encoder, load_tagger

@@ -14,11 +14,11 @@ from tagtrace.cli.explanation import Case
 from tagtrace.cli.options import read_options
 from tagtrace.cli.show import err
 from tagtrace.cli.tagger import read_to_label
-from tagtrace.data import Corpus, LabelSet, Sentence, segments
-from tagtrace.index import Index, open_index
+from tagtrace.data import Corpus, Sentence, differences
+from tagtrace.index import Index, open_index, tagger_of
 from tagtrace.influence import Query
-from tagtrace.influence.relabellings import spell
-from tagtrace.tagger import Tagger, load_tagger
+from tagtrace.influence.relabellings import label_ids
+from tagtrace.tagger import Tagger
 
 unlabelled_option = click.option("--unlabelled", is_flag=True, help="FILE has no labels. [default: found out]")
 
@@ -31,26 +31,6 @@ def open_question(folder: Path, values: dict[str, Any]) -> tuple[Index, Tagger, 
     corpus = read_to_label(values["data_file"], options)
     tagger.encoder.check_corpus(corpus)
     return index, tagger, corpus
-
-
-def tagger_of(index: Index, folder: Path | None) -> Tagger:
-    """The tagger the index was built with, with the index's head."""
-    tagger = load_tagger(folder or tagger_path(index))
-    index.check_tagger(tagger)
-    tagger.head = index.head
-    return tagger
-
-
-def tagger_path(index: Index) -> Path:
-    """Where the tagger is as seen from the index, or where it was when the index was built."""
-    saved = index.manifest.tagger
-    if not saved["path"]:
-        raise OptionError(f"{index.folder}: does not say where its tagger is; give it with --tagger")
-    places = [index.folder / saved["from_index"]] if saved.get("from_index") else []
-    for place in (*places, Path(saved["path"])):
-        if place.exists():
-            return place
-    raise OptionError(f"{index.folder}: its tagger was at {saved['path']} and is not there; give it with --tagger")
 
 
 def find_cases(tagger: Tagger, sentences: Sequence[Sentence], values: dict[str, Any]) -> Iterator[Case]:
@@ -100,14 +80,7 @@ def mispredicted_segments(sentence: Sentence, predicted: tuple[str, ...], scheme
     """Predicted or gold segments that are not both, overlapping ones joined: (start, stop)."""
     if not sentence.is_labelled:
         return []
-    wrong = set(segments(sentence.labels, scheme)) ^ set(segments(predicted, scheme))
-    joined: list[tuple[int, int]] = []
-    for segment in sorted(wrong, key=lambda s: (s.start, s.stop)):
-        if joined and segment.start < joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], segment.stop))
-        else:
-            joined.append((segment.start, segment.stop))
-    return joined
+    return differences(sentence.labels, predicted, scheme)
 
 
 def _slice(text: str, length: int) -> tuple[int, int]:
@@ -136,22 +109,3 @@ def make_query(tagger: Tagger, case: Case, target: str) -> Query:
         asked = " ".join(tagger.labels.decode(ids[case.start : case.stop]))
         raise OptionError(f"--target {target}: the tagger's constraints forbid {asked} there; ask for a whole segment")
     return query
-
-
-def label_ids(given: str | Sequence[str], length: int, labels: LabelSet, where: str) -> list[int]:
-    """What a user calls the labels of ``length`` tokens: one label for all, a type (``ORG`` is B-ORG I-ORG ... where
-    the scheme has prefixes), or a label for each, as a list or separated by commas; ``where`` it was given.
-    """
-    try:
-        if isinstance(given, str):
-            if given in labels.labels:
-                return labels.encode([given] * length)
-            if given in labels.types:
-                return spell(given, length, labels)
-        parts = given.split(",") if isinstance(given, str) else given
-        ids = labels.encode(parts)
-    except DataError as error:
-        raise OptionError(f"{where}: {error}") from None
-    if len(ids) != length:
-        raise OptionError(f"{where}: {len(ids)} labels for {length} tokens; give one for each, or a type")
-    return ids

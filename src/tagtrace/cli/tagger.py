@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tagtrace._checks import DataError, NoLabelsError, OptionError
+from tagtrace._checks import NoLabelsError, OptionError
 from tagtrace._files import check_replaceable
 from tagtrace.cli.options import device_option, pick_device, read_options, reading_options
 from tagtrace.cli.show import TrainingDisplay, counting, err, out, refit_line, scorecard_table
@@ -199,13 +199,7 @@ def read_to_label(path: str, options: ReadOptions) -> Corpus:
 def _read_for(tagger: Tagger, path: str, options: ReadOptions) -> Corpus:
     """A corpus whose labels the tagger knows."""
     corpus = read_corpus(path, options)
-    if corpus.normalised_scheme != tagger.labels.scheme:
-        raise DataError(
-            f"{path}: labels are {corpus.scheme}, but the tagger was trained on {tagger.labels.scheme}; "
-            "check --label-column, or force --scheme"
-        )
-    tagger.labels.check(corpus.sentences)
-    tagger.encoder.check_corpus(corpus)
+    tagger.check_corpus(corpus)
     return corpus
 
 

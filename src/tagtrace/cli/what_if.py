@@ -16,13 +16,14 @@ from tagtrace._files import file_moved_when_whole
 from tagtrace.cli.explain import prepared
 from tagtrace.cli.explanation import Case, context, show_case
 from tagtrace.cli.options import reading_options
-from tagtrace.cli.question import find_cases, label_ids, make_query, open_question, unlabelled_option
+from tagtrace.cli.question import find_cases, make_query, open_question, unlabelled_option
 from tagtrace.cli.show import err, out
 from tagtrace.data import violations
 from tagtrace.index import Index
 from tagtrace.influence import Edit, Effect, Explainer, Query
 from tagtrace.influence.flipping import Flip
 from tagtrace.influence.flipping import flip as find_flip
+from tagtrace.influence.relabellings import label_ids
 from tagtrace.influence.supposing import what_if as ask_what_if
 
 NUM_SHOWN = 20

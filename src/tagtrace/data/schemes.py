@@ -142,6 +142,22 @@ def segments(labels: Sequence[str], scheme: str) -> list[Segment]:
     return list(_runs(labels) if scheme == "io" else _iob2_segments(normalise(labels, scheme)))
 
 
+def differences(first: Sequence[str], second: Sequence[str], scheme: str) -> list[tuple[int, int]]:
+    """Where two labellings differ: (start, stop) of segments that are not in both, joined where they overlap.
+
+    >>> differences(("B-LOC", "I-LOC", "O", "O"), ("B-LOC", "O", "O", "B-PER"), "iob2")
+    [(0, 2), (3, 4)]
+    """
+    changed = set(segments(first, scheme)) ^ set(segments(second, scheme))
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted((segment.start, segment.stop) for segment in changed):
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], stop))
+        else:
+            joined.append((start, stop))
+    return joined
+
+
 def _runs(labels: Sequence[str]) -> Iterator[Segment]:
     start = 0
     for label, run in groupby(labels):

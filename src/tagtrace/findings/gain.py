@@ -214,7 +214,7 @@ def paired_sentences(tagger: Tagger, before: Corpus, after: Corpus) -> tuple[lis
         if old.tokens != new.tokens:
             places = " and ".join(at(one.path or one.id, one.lines[0] if one.lines else None) for one in (old, new))
             raise DataError(f"{places}: the tokens differ; give two copies of one file that differ in labels alone")
-    check_data(tagger, before)
+    tagger.check_corpus(before)
     tagger.labels.check(after.sentences)
     if num_changed(before, after) == 0:
         raise DataError(f"{before.path} and {after.path} have the same labels; there is no gain to measure")
@@ -228,25 +228,14 @@ def num_changed(before: Corpus, after: Corpus) -> int:
     return sum(a != b for old, new in pairs for a, b in zip(old.labels, new.labels, strict=True))
 
 
-def check_data(tagger: Tagger, corpus: Corpus) -> None:
-    """Raise unless the tagger knows the labels and can encode the tokens."""
-    if corpus.normalised_scheme != tagger.labels.scheme:
-        raise DataError(
-            f"{corpus.path}: labels are {corpus.scheme}, but the tagger was trained on {tagger.labels.scheme}; "
-            "check --label-column, or force --scheme"
-        )
-    tagger.labels.check(corpus.sentences)
-    tagger.encoder.check_corpus(corpus)
-
-
 def _held_out(tagger: Tagger, test: Corpus) -> list[Sentence]:
-    check_data(tagger, test)
+    tagger.check_corpus(test)
     return [sentence for sentence in test.sentences if len(sentence)]
 
 
 def _check_dev(tagger: Tagger, recipe: TrainOptions, dev: Corpus | None) -> None:
     if dev is not None:
-        check_data(tagger, dev)
+        tagger.check_corpus(dev)
     elif recipe.keep == "best" and tagger.record["training"]["history"]["dev_loss"]:
         raise OptionError("the tagger kept the epoch with the lowest loss on dev data; give that data with --dev")
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
 from tagtrace.data.labels import LabelSet
-from tagtrace.data.schemes import segments
+from tagtrace.data.schemes import differences
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.combined import check_believed
 from tagtrace.findings.finding import Finding
@@ -88,7 +88,7 @@ class _Proposal:
     def around(self, place: int) -> tuple[int, int, tuple[str, ...]]:
         """The stretch start:stop around a token whose labels should change, and the chain's labels with the change."""
         for labels in self._labellings(place):
-            for start, stop in stretches(self.sentence.labels, labels, self.labels.scheme):
+            for start, stop in differences(self.sentence.labels, labels, self.labels.scheme):
                 if start <= place < stop:
                     return start, stop, labels
         return place, place + 1, self.sentence.labels  # no other label can stand here: there is nothing to propose
@@ -115,25 +115,6 @@ def best_labels(believed: Tensor, labels: LabelSet, ruled_out: Tensor | None = N
     start = emissions.new_zeros(len(labels)).masked_fill(forbidden_start, -torch.inf)
     paths, best = crf.viterbi(Scores.of(emissions, transitions, start=start))
     return labels.decode(paths[0]) if bool(best[0].isfinite()) else ()
-
-
-def stretches(given: tuple[str, ...], proposed: tuple[str, ...], scheme: str) -> list[tuple[int, int]]:
-    """Where two labellings differ: (start, stop), whole segments of either, joined where they overlap.
-
-    >>> stretches(("B-LOC", "I-LOC", "O", "O"), ("B-LOC", "O", "O", "B-PER"), "iob2")
-    [(0, 2), (3, 4)]
-    """
-    differs = {(t, t + 1) for t, (a, b) in enumerate(zip(given, proposed, strict=True)) if a != b}
-    if scheme != "plain":
-        changed = set(segments(given, scheme)) ^ set(segments(proposed, scheme))
-        differs |= {(segment.start, segment.stop) for segment in changed}
-    joined: list[tuple[int, int]] = []
-    for start, stop in sorted(differs):
-        if joined and start < joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], stop))
-        else:
-            joined.append((start, stop))
-    return joined
 
 
 def _finding(

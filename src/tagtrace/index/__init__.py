@@ -6,6 +6,7 @@ from tagtrace.index.files import IndexFolderError
 from tagtrace.index.index import Index, open_index
 from tagtrace.index.manifest import FitRecord, Manifest
 from tagtrace.index.options import IndexOptions, estimate_size
+from tagtrace.index.owner import tagger_of, tagger_path
 from tagtrace.index.shards import Shard
 
 __all__ = [
@@ -18,5 +19,7 @@ __all__ = [
     "build_index",
     "estimate_size",
     "open_index",
+    "tagger_of",
+    "tagger_path",
     "token_errors",
 ]

@@ -9,12 +9,14 @@ V = H^-1 grad m, a function m of theta changes by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from tagtrace._checks import DataError, OptionError
 from tagtrace.data.labels import LabelSet
 from tagtrace.influence.candidates import Kind, candidates
 from tagtrace.influence.edits import Edit
@@ -126,3 +128,22 @@ def relabel_effects(head: Head, rows: Rows, segments: Tensor, new_labels: Tensor
         old = crf.segment_labels(labels, local)  # (S, longest)
         out[places] = crf.path_score(window, new_labels[places, : old.shape[1]]) - crf.path_score(window, old)
     return out / len(rows.lengths)
+
+
+def label_ids(given: str | Sequence[str], length: int, labels: LabelSet, where: str) -> list[int]:
+    """What a user calls the labels of ``length`` tokens: one label for all, a type (``ORG`` is B-ORG I-ORG ... where
+    the scheme has prefixes), or a label for each, as a list or separated by commas; ``where`` it was given.
+    """
+    try:
+        if isinstance(given, str):
+            if given in labels.labels:
+                return labels.encode([given] * length)
+            if given in labels.types:
+                return spell(given, length, labels)
+        parts = given.split(",") if isinstance(given, str) else given
+        ids = labels.encode(parts)
+    except DataError as error:
+        raise OptionError(f"{where}: {error}") from None
+    if len(ids) != length:
+        raise OptionError(f"{where}: {len(ids)} labels for {length} tokens; give one for each, or a type")
+    return ids

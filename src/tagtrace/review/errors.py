@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError, TagtraceError
-from tagtrace.data import Corpus, Sentence
+from tagtrace.data import Corpus, Sentence, differences
 from tagtrace.findings.finding import spelled
-from tagtrace.review.asking import likeliest, mispredicted
+from tagtrace.review.asking import likeliest
 from tagtrace.review.findings import page
 from tagtrace.review.texts import context, lowered
 from tagtrace.tagger import Tagger, crf
@@ -108,7 +108,7 @@ class Held:
         wrong = [
             (number, start, stop)
             for number, (chain, labels) in enumerate(zip(chains, predicted, strict=True))
-            for start, stop in mispredicted(chain.labels, labels, scheme)
+            for start, stop in differences(chain.labels, labels, scheme)
         ]
         for (number, start, stop), loss in zip(wrong, self._losses(rows, wrong), strict=True):
             labels = predicted[number][start:stop]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tagtrace._checks import DataError, NoLabelsError, TagtraceError
 from tagtrace.data import read_corpus
-from tagtrace.index import Index, open_index
-from tagtrace.review.asking import tagger_of
+from tagtrace.index import Index, open_index, tagger_of
 from tagtrace.review.decisions import Decisions
 from tagtrace.review.errors import Held
 from tagtrace.review.jobs import Jobs

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tagtrace._checks import DataError, EncoderError, OptionError, at
+from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.schemes import normalise
 from tagtrace.data.sentence import Sentence, join_documents
@@ -99,6 +100,16 @@ class Tagger(nn.Module):
         if constrained and self.unit == "document":  # a segment may not go on into the next sentence
             predicted = [normalise(each, self.labels.scheme) for each in predicted]
         return predicted
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        """Raise unless the tagger knows the labels and can encode the tokens."""
+        if corpus.normalised_scheme != self.labels.scheme:
+            raise DataError(
+                f"{corpus.path}: labels are {corpus.scheme}, but the tagger was trained on {self.labels.scheme}; "
+                "check --label-column, or force --scheme"
+            )
+        self.labels.check(corpus.sentences)
+        self.encoder.check_corpus(corpus)
 
     @torch.no_grad()
     def rows(self, sentences: Sequence[Sentence], *, progress: Progress | None = None) -> Rows:
