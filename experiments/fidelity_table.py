@@ -29,8 +29,8 @@ the 20 training segments with the largest first-order influence. Slope: of actua
 `tagtrace explain --refine` shows: the sentence-exact estimate with two passes over the training data; `refine_once`
 spends one pass, `sentence_exact` none ([maths.md](maths.md)). Made by `python experiments/fidelity_table.py` from the
 points in [experiments/results](../experiments/results). Times are milliseconds an edit in that run: on two cores for
-tokens, on one core of a busy machine for the rest of the linear model. DistilBERT's points were taken before passes
-were watched (maths.md, section 5).
+tokens, on one core of a busy machine for the rest of the linear model, and on a GPU shared with fourteen trainings for
+DistilBERT (tokens and entities in two processes).
 """
 
 
