@@ -2,14 +2,17 @@
 
     python experiments/label_errors.py train TASK SEED PART --data ../shared/data --encoder DIR --work WORK
     python experiments/label_errors.py audit TASK SEED      --data ../shared/data --encoder DIR --work WORK --out OUT
-    python experiments/label_errors.py fix   reiss SEED BY  --data ../shared/data --encoder DIR --work WORK --out OUT
+    python experiments/label_errors.py judge TASK SEED      --data ../shared/data --work WORK --out OUT
+    python experiments/label_errors.py fix   reiss SEED BY  --data ../shared/data --encoder DIR --out OUT [--again 3]
     python experiments/label_errors_table.py OUT                                 (the table; compares with cleanlab)
 
 ``experiments/label_errors.sh`` runs all of it, many at a time, on a GPU. The tasks are those of ``error_tasks.py``.
 PART is ``all`` or the number of a fold: the tagger is trained on all labels or without that fold, then further on the
-trusted sentences. BY is who chose the 200 places that a reviewer corrects: ``combined``, ``cleanlab``
-(self_confidence out of sample), ``cleanlab-taught`` (the same after the trusted sentences), ``random``, or ``none``.
-The judges of ``combined`` have learned from the validation set, so that only test is held out there.
+trusted sentences. ``audit`` writes every score and, in TASK-SEED.safetensors, what was believed; ``judge`` makes of
+that the findings, patterns and places to look at first, on any machine. BY is who chose the 200 places that a reviewer
+corrects: ``combined``, ``cleanlab`` (self_confidence out of sample), ``random``; or ``none`` (nothing is corrected) and
+``all`` (everything is). ``--again N`` trains with another seed. The judges of ``combined`` have learned from the
+validation set, so that only test is held out there.
 
 Nothing is tuned on these labels: the combined ranking was designed on WNUT 2017 and NCBI disease (docs/findings.md).
 """
@@ -66,31 +69,39 @@ from tagtrace.findings import (
 from tagtrace.findings.probabilities import empty, fill
 from tagtrace.findings.recipes import train_further
 from tagtrace.findings.truth import Truth
-from tagtrace.index import Index, build_index, open_index
+from tagtrace.index import Index, IndexOptions, build_index, open_index
 from tagtrace.influence import Explainer
+from tagtrace.tagger.encoders import Lexical, LexicalOptions
 
 RECIPE = TrainOptions(
     epochs=4, batch_size=32, learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", dropout=0.1, keep="last"
 )
 NUM_FIXED = 200
+QUERIES = {"noise": "ORG:LOC"}
+"""The kind of error that a task's trusted documents show."""
 AGGREGATES: tuple[Literal["mean", "max", "top"], ...] = ("mean", "max", "top")
 INFLUENCES: tuple[Literal["identity", "cosine"], ...] = ("identity", "cosine")
+
+Place = tuple[int, int, int]
+"""(sentence, start, stop)."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("train", "audit", "fix"))
+    parser.add_argument("step", choices=("train", "audit", "judge", "fix"))
     parser.add_argument("task", choices=tuple(TASKS))
     parser.add_argument("seed", type=int)
-    parser.add_argument("part", nargs="?", help="all or a fold (train), combined, cleanlab or random (fix)")
+    parser.add_argument("part", nargs="?", help="all or a fold (train), who chooses the places (fix)")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--encoder", required=True, help="a Hugging Face directory")
-    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--encoder", help="a Hugging Face directory")
+    parser.add_argument("--work", type=Path, help="a folder for what can be made again")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--again", type=int, default=0, help="the number of the training (fix), under 10")
     arguments = parser.parse_args()
     task = read_task(arguments.task, arguments.data, arguments.seed)
     start = time.monotonic()
-    {"train": train_part, "audit": run_audit, "fix": fix_and_train}[arguments.step](task, arguments)
+    steps = {"train": train_part, "audit": run_audit, "judge": judge_opinions, "fix": fix_and_train}
+    steps[arguments.step](task, arguments)
     print(
         arguments.step, arguments.task, arguments.seed, arguments.part, f"{time.monotonic() - start:.0f} s", flush=True
     )
@@ -164,23 +175,18 @@ def with_losses(marginals: Tensor, labels: Tensor, lengths: Tensor, source: str)
 
 
 def run_audit(task: Task, arguments: argparse.Namespace) -> None:
-    """Every score of every token, the audit with its patterns, and how much of what is wrong they find."""
+    """Every score of every token and how much of what is wrong it finds; what was believed is kept for ``judge``."""
     folder = work_folder(task, arguments.work)
     index, tagger = task_index(task, folder)
     opinions = {kind: read_opinions(task, folder, kind) for kind in ("base", *task.trusted)}
     trusted = {kind: read_trusted(index, tagger, sentences) for kind, sentences in task.trusted.items()}
     main_kind = next(iter(task.trusted))
-    query = "ORG:LOC" if task.name == "noise" else None
+    query = QUERIES.get(task.name)
     truth = true_labels(task, index)
     scores = all_scores(index, opinions, list(trusted.values())[-1], query)
     measured = {name: measures(task, index, values, truth) for name, values in scores.items()}
-    found = audit(index, opinions[main_kind], trusted[main_kind], AuditOptions(num_effects=0))
-    result = {"task": task.name, "seed": task.seed, "scores": measured, **judge(found, index, truth)}
-    if query is not None:
-        asked = audit(index, opinions[main_kind], trusted[main_kind], AuditOptions(query=query, num_effects=0))
-        result["query"] = judge(asked, index, truth)
-    (folder / "findings.json").write_text(json.dumps([[one.chain, one.start, one.stop] for one in found.findings]))
     arguments.out.mkdir(parents=True, exist_ok=True)
+    result = {"task": task.name, "seed": task.seed, "scores": measured}
     (arguments.out / f"{task.name}-{task.seed}.json").write_text(json.dumps(result, indent=1) + "\n")
     arrays = {"out": opinions["base"][1].marginals, "mean": averaged(opinions[main_kind]).float()}
     arrays |= {"given": opinions["base"][1].labels, "wrong": truth.wrong, "lengths": index.lengths}
@@ -253,7 +259,44 @@ def document_measures(scores: Tensor, wrong: Tensor) -> dict[str, float]:
     return {"ap": average_precision(scores, wrong), **recalls}
 
 
-def judge(found: Audit, index: Index, truth: Truth) -> dict[str, object]:
+# judge
+
+
+def judge_opinions(task: Task, arguments: argparse.Namespace) -> None:
+    """Findings, patterns and the places to look at first, from what was believed."""
+    index = index_of_words(task, work_folder(task, arguments.work))
+    arrays = load_file(arguments.out / f"{task.name}-{task.seed}.safetensors")
+    believed = with_losses(arrays["mean"], arrays["given"], arrays["lengths"], "out-of-sample")
+    truth = true_labels(task, index)
+    path = arguments.out / f"{task.name}-{task.seed}.json"
+    found = audit(index, [believed])
+    result = json.loads(path.read_text()) | judge(task, found, index, truth)
+    if query := QUERIES.get(task.name):
+        asked = audit(index, [believed], options=AuditOptions(query=query))
+        result["query"] = judge(task, asked, index, truth)
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    out = -arrays["out"].gather(1, arrays["given"].unsqueeze(1)).squeeze(1)
+    rows = list(range(index.num_tokens))
+    random.Random(task.seed).shuffle(rows)
+    places = {
+        "combined": [(one.chain, one.start, one.stop) for one in found.findings[:NUM_FIXED]],
+        "cleanlab": segments_of(task, out.argsort(descending=True, stable=True).tolist()),
+        "random": segments_of(task, rows),
+    }
+    (arguments.out / f"places-{task.name}-{task.seed}.json").write_text(json.dumps(places) + "\n")
+
+
+def index_of_words(task: Task, folder: Path) -> Index:
+    """An index of the task's text and labels, by a tagger that has learned nothing: its features are not used."""
+    if not (folder / "words").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        tagger = new_tagger(Lexical(LexicalOptions(buckets=16, width=1, hidden=1)), task.labels)
+        save_tagger(tagger, folder / "untrained")
+        build_index(tagger, task.corpus, folder / "words", IndexOptions(refit=False), tagger_path=folder / "untrained")
+    return open_index(folder / "words")
+
+
+def judge(task: Task, found: Audit, index: Index, truth: Truth) -> dict[str, object]:
     """What an audit's findings and patterns are worth; no text of the corpus is kept but the condition's word."""
     judged = finding_is_wrong(found.findings, index, truth)
     patterns = [
@@ -264,7 +307,6 @@ def judge(found: Audit, index: Index, truth: Truth) -> dict[str, object]:
             "documents": len(one.documents),
             "score": one.score,
             "wrong": sum(bool(judged.is_wrong[rank - 1]) for rank in one.findings),
-            "effect": one.effect and one.effect.to_json(),
         }
         for one in found.patterns[:5]
     ]
@@ -273,7 +315,20 @@ def judge(found: Audit, index: Index, truth: Truth) -> dict[str, object]:
         "findings_wrong": {str(k): int(judged.is_wrong[:k].sum()) for k in firsts},
         "findings_mended": {str(k): int(judged.is_mended[:k].sum()) for k in firsts},
         "patterns": patterns,
+        "first_pattern_documents": pattern_documents(task, found),
     }
+
+
+def pattern_documents(task: Task, found: Audit) -> dict[str, object]:
+    """The documents of the first pattern by the number of wrong segments to expect, sum of p(proposal), in each."""
+    expected = dict[str, float]()
+    members = set(found.patterns[0].findings) if found.patterns else set[int]()
+    for one in found.findings:
+        if one.rank in members:
+            document = task.train[one.chain].document
+            expected[document] = expected.get(document, 0.0) + one.confidence
+    kinds = [task.noise.get(name, "none") for name in sorted(expected, key=lambda name: -expected[name])]
+    return {"of_first_20": Counter(kinds[:20]), "of_all": Counter(kinds), "planted": Counter(task.noise.values())}
 
 
 def true_labels(task: Task, index: Index) -> Truth:
@@ -286,35 +341,30 @@ def true_labels(task: Task, index: Index) -> Truth:
 
 def fix_and_train(task: Task, arguments: argparse.Namespace) -> None:
     """Let a reviewer correct 200 places, train again and evaluate."""
-    folder = work_folder(task, arguments.work)
-    places = [] if arguments.part == "none" else chosen_places(task, folder, arguments.part)
-    sentences, num_changed = corrected(task, places)
-    recipe = replace(RECIPE, seed=10 * task.seed)
+    by, again = arguments.part, arguments.again
+    sentences, num_changed = corrected(task, chosen_places(task, arguments.out, by))
+    recipe = replace(RECIPE, seed=10 * task.seed + again)
     tagger = fresh_tagger(task, arguments.encoder, recipe.seed)
     train_tagger(tagger, sentences, (), recipe)
-    result: dict[str, object] = {"task": task.name, "seed": task.seed, "by": arguments.part, "changed": num_changed}
+    result: dict[str, object] = {"task": task.name, "seed": task.seed, "by": by, "again": again, "changed": num_changed}
     for split, held_out in task.held_out.items():
         card = score_labels([one.labels for one in held_out], tagger.predict(held_out), tagger.labels.scheme)
         result[split] = card.segments.f1
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / f"fix-{task.seed}-{arguments.part}.json").write_text(json.dumps(result) + "\n")
+    (arguments.out / f"fix-{task.seed}-{by}-{again}.json").write_text(json.dumps(result) + "\n")
 
 
-def chosen_places(task: Task, folder: Path, by: str) -> list[tuple[int, int, int]]:
-    """(sentence, start, stop) of the 200 different places that are looked at first.
+def chosen_places(task: Task, out: Path, by: str) -> list[Place]:
+    """What ``judge`` wrote, or all of the text, or nothing."""
+    if by in ("none", "all"):
+        return [] if by == "none" else [(chain, 0, len(one)) for chain, one in enumerate(task.train)]
+    return [tuple(place) for place in json.loads((out / f"places-{task.name}-{task.seed}.json").read_text())[by]]
 
-    Rankings of tokens look at the segment that a token is labelled as part of, and once only.
-    """
-    if by == "combined":
-        return [tuple(place) for place in json.loads((folder / "findings.json").read_text())[:NUM_FIXED]]
+
+def segments_of(task: Task, rows: Sequence[int]) -> list[Place]:
+    """The first 200 different segments of tokens in this order: a ranking of tokens looks at a segment only once."""
     lengths = torch.tensor([len(one) for one in task.train])
     starts = lengths.cumsum(0) - lengths
-    rows = list(range(int(lengths.sum())))
-    if by == "random":
-        random.Random(task.seed).shuffle(rows)
-    else:  # cleanlab's self_confidence: the smallest out-of-sample probability of the label given
-        rows = given(read_opinions(task, folder, by.partition("-")[2] or "base")[1]).argsort(stable=True).tolist()
-    places: dict[tuple[int, int, int], None] = {}
+    places: dict[Place, None] = {}
     for row in rows:
         chain = int(torch.searchsorted(starts, row, right=True)) - 1
         places[chain, *segment_of(task.train[chain], row - int(starts[chain]))] = None
@@ -331,7 +381,7 @@ def segment_of(sentence: Sentence, token: int) -> tuple[int, int]:
     return token, token + 1
 
 
-def corrected(task: Task, places: Sequence[tuple[int, int, int]]) -> tuple[list[Sentence], int]:
+def corrected(task: Task, places: Sequence[Place]) -> tuple[list[Sentence], int]:
     """The training sentences after a reviewer has set right every segment, given or true, at these places."""
     labels = [list(one.labels) for one in task.train]
     for chain, start, stop in places:

@@ -8,8 +8,13 @@ each() { xargs -P "$together" -L 1 python experiments/label_errors.py; }
 options="--data $data --encoder $encoder --work $work --out $out"
 for seed in $seeds; do for task in $tasks; do for part in all 0 1 2 3 4; do echo "train $task $seed $part $options"; done; done; done | each
 export OMP_NUM_THREADS=4
-for seed in $seeds; do
-    for task in $tasks; do echo "audit $task $seed $options"; done
-    case $tasks in *reiss*) for by in none cleanlab cleanlab-taught random; do echo "fix reiss $seed $by $options"; done ;; esac
+for step in audit judge; do
+    for seed in $seeds; do for task in $tasks; do echo "$step $task $seed $options"; done; done | each
+done
+case $tasks in *reiss*) ;; *) exit 0 ;; esac
+export OMP_NUM_THREADS=1
+for again in 0 1 2 3; do
+    for seed in $seeds; do
+        for by in none random cleanlab combined all; do echo "fix reiss $seed $by --again $again $options"; done
+    done
 done | each
-case $tasks in *reiss*) for seed in $seeds; do echo "fix reiss $seed combined $options"; done | each ;; esac
