@@ -1,25 +1,29 @@
-# make demo   install into .venv and run the demo
-# make test   install into .venv, then lint, types and the whole test suite
-# make check  lint and types only (after make test)
-# make clean  remove what the other targets made
+# make demo         install into .venv and run the demo
+# make test         install into .venv, then lint, types and the whole test suite
+# make check        lint and types only (after make test)
+# make screenshots  the pictures of the review page in docs (needs Chromium and chromedriver; DEMO=folder takes a demo that is there)
+# make clean        remove what the other targets made
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test check clean
+.PHONY: demo test check screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/tagtrace demo
 
 test: check
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses 2 -rs
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+screenshots: $(VENV)/installed-dev
+	$(BIN)/python experiments/screenshots.py $(DEMO)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -33,4 +37,4 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache tagtrace-demo
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache tagtrace-demo tests/review/node_modules

@@ -3,9 +3,13 @@
     python benchmarks/review.py --out benchmarks/results/review.json
 
 Everything is invented. Features (D = 768, float16) are rows of a random table picked by each token's hash and the head
-is random: what a request costs does not depend on them. The application is served by uvicorn on this machine and asked
-over HTTP by one client that keeps its connection, as a browser does; each route many times with changing arguments.
-Times are from sending a request until the whole answer is read; docs/review.md says what is wanted.
+is random: what a request costs does not depend on them. Nor does it depend on the numbers in the curvature, for which
+a random positive definite matrix stands (benchmarks/query.py). The application is served by uvicorn on this machine
+and asked over HTTP by one client that keeps its connection, as a browser does; each route many times with changing
+arguments.
+Times are from sending a request until the whole answer is read. Where Chromium and selenium are installed the page is
+measured too: from the start of a navigation until the first row is painted, and from a key until what it does is
+painted. docs/review.md says what is wanted.
 """
 
 from __future__ import annotations
@@ -13,60 +17,43 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import random
+import shutil
 import statistics
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
-from zlib import crc32
 
 import torch
 import uvicorn
-from torch import Tensor
 
-from tagtrace.data import LabelSet, Sentence, read_corpus
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.query import Hashed, Stand
+
+from tagtrace.data import LabelSet, read_corpus
 from tagtrace.findings import Finding, find_patterns, write_findings
 from tagtrace.index import IndexOptions, build_index
+from tagtrace.influence.solvers import Cholesky
+from tagtrace.influence.stored import save_inverse
 from tagtrace.review import Review, open_review, write_project_file
 from tagtrace.review.app import make_app
 from tagtrace.review.serving import listen
-from tagtrace.tagger import Encoder, new_tagger
+from tagtrace.tagger import new_tagger
 
-D = 768
+if TYPE_CHECKING:
+    from tests.review.browser import Browser
+
 SENTENCES, DEV_SENTENCES, FINDINGS = 14_000, 400, 5_000
 TYPES = ("LOC", "MISC", "ORG", "PER")
 LABELS = LabelSet(("O", *(f"{prefix}-{type_}" for type_ in TYPES for prefix in "BI")), "iob2")
-
-
-class Hashed(Encoder):
-    """A random row for each token, picked by its hash."""
-
-    kind = "hashed"
-    trainable = False
-    dim = D
-    table: Tensor
-
-    def __init__(self, num_rows: int = 4096) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(0)
-        self.register_buffer("table", torch.randn(num_rows, D, generator=generator) / D**0.5)
-
-    def prepare(self, sentence: Sentence) -> list[int]:
-        return [crc32(token.encode()) % len(self.table) for token in sentence.tokens]
-
-    def forward(self, batch: Sequence[list[int]]) -> Tensor:
-        return self.table[torch.tensor([row for prepared in batch for row in prepared])]
-
-    def save(self, folder: Path) -> None:
-        raise NotImplementedError
-
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        raise NotImplementedError
 
 
 def write_data(path: Path, num_sentences: int, seed: int) -> None:
@@ -97,6 +84,7 @@ def make_review(folder: Path) -> Review:
     tagger = new_tagger(Hashed(), LABELS)
     tagger.head.set_flat(torch.randn(tagger.head.num_parameters, generator=torch.Generator().manual_seed(1)))
     index = build_index(tagger, train, folder / "index", IndexOptions(refit=False))
+    save_inverse(index, 0.0, Cholesky(Stand(index.head.num_parameters)))
     rng = random.Random(2)
     findings = list[Finding]()
     for rank, chain in enumerate(rng.sample(range(SENTENCES), FINDINGS), start=1):
@@ -136,12 +124,17 @@ class Client:
 
 
 def measure(times: int, work: Callable[[int], Any]) -> dict[str, float]:
-    """Milliseconds: of the first time, the median and the 95th percentile of the others."""
+    """Milliseconds that work takes, so many times and once before."""
     taken = list[float]()
     for number in range(times + 1):
         begin = time.perf_counter()
         work(number)
         taken.append(1000 * (time.perf_counter() - begin))
+    return summary(taken)
+
+
+def summary(taken: Sequence[float]) -> dict[str, float]:
+    """The first, and the median, 95th percentile and largest of the others."""
     first, rest = taken[0], sorted(taken[1:])
     found = {"first": first, "p50": statistics.median(rest), "p95": rest[int(0.95 * len(rest))], "max": rest[-1]}
     return {name: round(value, 1) for name, value in found.items()}
@@ -152,6 +145,7 @@ def routes(review: Review, client: Client) -> dict[str, Callable[[int], Any]]:
     findings = review.texts.findings
     errors = json.loads(client.ask("/api/errors?limit=1000"))["items"]
     words = [one.text for one in findings]
+    usual = json.loads(client.ask("/api/project"))["asking"]
     pairs = [name for name, _ in json.loads(client.ask("/api/errors"))["pairs"]]
 
     def get(path: str, **query: Any) -> Any:
@@ -192,9 +186,85 @@ def routes(review: Review, client: Client) -> dict[str, Callable[[int], Any]]:
         "POST redo": lambda _: client.ask("/api/redo", {}),
         "GET why, cosine, tokens": why,
         "GET why, influence (identity), tokens": lambda number: why(number, score="influence"),
+        "GET why, influence (kept Hessian), tokens": lambda number: why(number, score="influence", curvature="auto"),
+        "GET why, as the page asks": lambda number: why(number, **usual, wait="false"),
+        "GET why, relative (kept Hessian), tokens": lambda number: why(number, score="relative", curvature="auto"),
         "GET why, neighbour, tokens": lambda number: why(number, score="neighbour"),
         "POST export": lambda _: client.ask("/api/export", {}),
     }
+
+
+WATCH = """
+new MutationObserver((_, watcher) => {
+  if (!document.querySelector("[role=listbox] [aria-selected=true]")) return;
+  watcher.disconnect();
+  requestAnimationFrame(() => setTimeout(() => (window.painted = performance.now())));
+}).observe(document, {subtree: true, childList: true, attributes: true});
+"""
+"""Notes when the first row is painted, in milliseconds since the navigation began."""
+
+PRESS = """
+const [key, shown, done] = arguments, start = performance.now();
+const is = () => !shown || document.querySelector(shown);
+const look = () => requestAnimationFrame(() => (is() ? setTimeout(() => done(performance.now() - start)) : look()));
+document.querySelector("#message").textContent = "";
+const event = new KeyboardEvent("keydown", {key, shiftKey: key === "U", bubbles: true, cancelable: true});
+(document.activeElement ?? document.body).dispatchEvent(event);
+look();
+"""
+"""Presses a key and waits until what a selector names is there, and painted."""
+
+KEYS = (
+    *((view, key, None) for view in ("findings", "errors") for key in ("j", "k", "PageDown", "End", "Home")),
+    *(("findings", key, None) for key in ("a", "r", "s", "1", "0", "[", "]", "c")),
+    ("findings", "u", "#message:not(:empty)"), ("findings", "U", "#message:not(:empty)"),
+    ("findings", "h", "#history:not([hidden])"), ("findings", "n", "#note[open]"), ("findings", "o", "#preview[open]"),
+    ("findings", "e", "#export[open]"), ("findings", "?", "#help[open]"),
+)  # fmt: skip
+"""View, key, and what it shows; None: its effect is there when the key is handled."""
+
+
+def measure_page(url: str, times: int) -> dict[str, dict[str, float]]:
+    """First pages, with an empty cache and a full one, and keys; nothing where there is no browser."""
+    if find_spec("selenium") is None or shutil.which("chromedriver") is None:
+        return {}
+    from tests.review.browser import Browser  # noqa: PLC0415
+
+    browser = Browser()
+    browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
+    try:
+        found = {
+            f"page {path}, {cache}": _first_pages(browser, f"{url}/{path}", times, is_cached=cache == "cached")
+            for path in ("findings", "findings?rank=2500&status=all", "errors")
+            for cache in ("not cached", "cached")
+        }
+        for view, key, shown in KEYS:
+            found[f"key {key} in {view}"] = _keys(browser, f"{url}/{view}", key, shown, times)
+        return found
+    finally:
+        browser.quit()
+
+
+def _first_pages(browser: Browser, url: str, times: int, *, is_cached: bool) -> dict[str, float]:
+    browser.driver.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": not is_cached})
+    taken = list[float]()
+    for _ in range(times + 1):
+        browser.open("about:blank")
+        browser.open(url)
+        taken.append(browser.wait(lambda: browser.run("return window.painted"), "a row"))
+    return summary(taken)
+
+
+def _keys(browser: Browser, url: str, key: str, shown: str | None, times: int) -> dict[str, float]:
+    browser.open(url)
+    browser.wait(lambda: browser.run("return window.painted"), "a row")
+    taken = list[float]()
+    for _ in range(times + 1):
+        taken.append(browser.driver.execute_async_script(PRESS, key, shown))
+        browser.run("document.querySelector('dialog[open]')?.close()")
+        browser.run("document.querySelector('#history').hidden = true")
+        time.sleep(0.05)  # no one types faster
+    return summary(taken)
 
 
 def main() -> None:
@@ -208,6 +278,9 @@ def main() -> None:
         assert review.held is not None
         print(f"made and opened in {time.perf_counter() - begin:.0f} s")
         review.held.wait()
+        while review.is_busy:  # making ready for the first question
+            time.sleep(0.1)
+        print(f"ready after {time.perf_counter() - begin:.0f} s")
         sock = listen("127.0.0.1", 0)
         server = uvicorn.Server(uvicorn.Config(make_app(review), log_level="warning", access_log=False))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
@@ -220,10 +293,17 @@ def main() -> None:
             times = 5 if "export" in route else 20 if "why" in route else arguments.times
             found[route] = measure(times, work)
             print(f"{route:40} {found[route]}", flush=True)
+        pages = measure_page(f"http://127.0.0.1:{sock.getsockname()[1]}", max(arguments.times // 6, 3))
+        for what, figures in pages.items():
+            print(f"{what:40} {figures}", flush=True)
+        found |= pages
         server.should_exit = True
         thread.join()
     if arguments.out is not None:
-        record = {"counts": counts, "threads": torch.get_num_threads(), "milliseconds": found}
+        load = [round(number, 2) for number in os.getloadavg()]
+        record = {
+            "counts": counts, "threads": torch.get_num_threads(), "load_average": load, "milliseconds": found
+        }  # fmt: skip
         arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

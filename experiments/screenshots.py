@@ -56,7 +56,7 @@ def take(url: str, out: Path) -> None:
         browser.wait(lambda: browser.texts("#errors-list [aria-selected=true]"), "errors")
         picture(browser, out / "review-errors.png")
         browser.press(Keys.ENTER)
-        browser.wait(lambda: browser.texts("#supporters [role=option]"), "supporters")
+        browser.wait(lambda: browser.text("#why-shown").endswith(" s"), "supporters, with curvature")
         browser.run("document.querySelector('[data-do=pattern]').click()")
         browser.wait(lambda: browser.texts("#what-if-answer tbody tr"), "a prediction")
         browser.press("v")

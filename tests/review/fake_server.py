@@ -19,7 +19,8 @@ from urllib.parse import parse_qsl, urlsplit
 STATIC = Path(__file__).parents[2] / "src" / "tagtrace" / "review" / "static"
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 MIME = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 TYPES = ("LOC", "MISC", "ORG", "PER")
@@ -67,6 +68,13 @@ class Fake:
     version: int = 0
     changed: list[tuple[int, int | None]] = field(default_factory=list[tuple[int, "int | None"]])
     polls: int = 0
+    job: str = ""
+    """The kind of the last job."""
+    is_ready: bool = True
+    """Whether curvatures are worked out: by a job, where not."""
+    num_occurrences: int = 3
+    asked: list[str] = field(default_factory=list[str])
+    """The addresses of all GETs to the API."""
 
     def tokens(self, number: int) -> list[str]:
         if self.hostile:
@@ -220,7 +228,9 @@ class Fake:
             "explained": predicted[start:stop],
             "probabilities": likely,
         }
-        return {"query": asked, **sides, "seconds": 0.1234}
+        curvature = query.get("curvature", "identity") if self.is_ready else "identity"
+        ready = {"curvature": curvature, "is_ready": self.is_ready, "is_what_if_ready": self.is_ready}
+        return {"query": asked, **sides, **ready, "seconds": 0.1234}
 
     def what_if(self, body: Record, rung: str = "refine") -> Record:
         def at(p: float) -> Record:
@@ -284,6 +294,9 @@ class Fake:
             self.polls += 1
             if self.polls < 3:
                 return {"state": "running", "progress": [self.polls, 3]}
+            if self.job == "prepare":
+                self.is_ready = True
+                return {"state": "done", "progress": [3, 3], "result": {"curvature": "auto"}}
             return {"state": "done", "progress": [3, 3], "result": self.what_if({"start": 5, "edits": [1]}, "verify")}
         ranks = list(range(1, self.num_findings + 1))
         answers = {
@@ -300,10 +313,11 @@ class Fake:
             "why": lambda: self.why(query),
             "findings": lambda: self.findings(query),
             "patterns": lambda: {"items": [self.pattern(number, ranks) for number in (1, 2)]},
-            "occurrences": lambda: {"items": [
-                {**self.segment(number), "labels": ["B-LOC", "I-LOC"], "decision": None, "rank": None, "base": None}
-                for number in (900, 901, 902)
-            ]},
+            "occurrences": lambda: page([
+                {**self.segment(number), "labels": ["B-LOC", "I-LOC"], "decision": None, "rank": None, "base": None,
+                 "start": int(query["start"]), "stop": int(query["stop"])}
+                for number in range(900, 900 + self.num_occurrences)
+            ], query),
             "history": lambda: {"items": page(self.rows[::-1], query)["items"], "total": len(self.rows)},
             "changes": lambda: {"version": self.version, "ranks": [
                 rank for version, rank in self.changed if version > int(query["since"])
@@ -335,7 +349,7 @@ class Fake:
             return self.step(body.get("key", secrets.token_hex(4)), back=path == "undo")
         if path == "what-if":
             return self.what_if(body)
-        self.polls = 0
+        self.polls, self.job = 0, body.get("kind", "")
         return {
             "jobs": {"job": "1"},
             "export": {"files": ["export/train.conll", "export/changes.jsonl"], "changed": 2 * len(self.rows)},
@@ -355,6 +369,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         if url.path.startswith("/api/"):
+            self.fake.asked.append(self.path)
             self.answer(lambda: self.fake.get(url.path[5:], dict(parse_qsl(url.query))))
         elif url.path.startswith("/static/") and (STATIC / Path(url.path).name).is_file():
             self.file(STATIC / Path(url.path).name)

@@ -16,6 +16,8 @@ from tagtrace.findings.group_effect import pattern_edits
 from tagtrace.influence import Edit, Explainer, Query, what_if
 from tagtrace.review import ProjectFile, open_review
 from tagtrace.review import answers as shapes
+from tagtrace.review.explainers import Explainers
+from tagtrace.review.queries import Model
 from tests.review.made import Client, make_project
 
 
@@ -284,7 +286,54 @@ def test_every_answer_is_as_documented(ada: Client, error: dict[str, Any]) -> No
         )
     }  # fmt: skip
     for path, methods in paths.items():
-        for method in methods.values():
+        for name, method in methods.items():
+            assert ("security" in method) == (name == "post"), path
             good = next(iter(code for code in method["responses"] if code.startswith("2")))
             schema = method["responses"][good].get("content", {}).get("application/json", {}).get("schema", {})
             assert "$ref" in schema or "export/" in path, path
+
+
+def test_an_answer_need_not_wait_for_the_curvature(file: ProjectFile, error: dict[str, Any]) -> None:
+    """A server that has worked out nothing: the identity answers, a job prepares, then the answer is exact."""
+    review = open_review(file, "ada")
+    model = review.the_model()
+    assert review.held is not None
+    assert review.held.wait(60)
+    while review.is_busy:
+        time.sleep(0.05)
+    model.explainers = Explainers(model.index)
+    client = Client(review)
+    asked = where(error, score="relative", curvature="dense", wait=False)
+    first = client.get("why", **asked)
+    assert (first["curvature"], first["is_ready"], first["is_what_if_ready"]) == ("identity", False, False)
+    assert first["supporters"] == client.get("why", **{**asked, "curvature": "identity"})["supporters"]
+    job = client.post("jobs", {"kind": "prepare", "curvature": "dense", "score": "relative", "training": "token"})
+    assert finished(client, job["job"])["state"] == "done"
+    second = client.get("why", **asked)
+    assert (second["curvature"], second["is_ready"]) == ("dense", True)
+    assert second["supporters"] == client.get("why", **{**asked, "wait": True})["supporters"]
+    assert second["supporters"] != first["supporters"]
+    assert not client.get("why", **asked, kind="entity")["is_ready"]  # its self-influences are others
+    assert client.get("why", **{**asked, "score": "influence"}, kind="entity")["is_ready"]
+    assert finished(client, client.post("jobs", {"kind": "prepare", "what_if": True})["job"])["state"] == "done"
+    assert client.get("why", **asked)["is_what_if_ready"]
+    bad = client.post("jobs", {"kind": "prepare", "score": "guess"})["job"]
+    assert "score 'guess': expected one of" in finished(client, bad)["error"]
+    review.close()
+
+
+def test_what_is_usual_is_ready_when_the_server_is(ada: Client, error: dict[str, Any]) -> None:
+    """The page asks so unless another score or curvature is chosen."""
+    while ada.review.is_busy:
+        time.sleep(0.05)
+    usual = ada.get("project")["asking"]
+    assert usual == {"score": "relative", "curvature": "auto"}
+    assert ada.get("why", **where(error), **usual, wait=False)["is_ready"]
+
+
+def test_a_large_head_is_asked_by_kronecker_factors(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact self-influences of a shortlist would take longer than a second."""
+    monkeypatch.setattr("tagtrace.review.queries.QUICK_WORK", 1.0)
+    model = ada.review.the_model()
+    other = Model(model.index, model.tagger, ada.review.decisions)
+    assert other.usual == {"score": "relative", "curvature": "kronecker"}

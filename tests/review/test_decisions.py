@@ -52,7 +52,16 @@ def test_a_note_decides_nothing(ada: Client) -> None:
     ada.decide(2, "note", note="ask Cleo")
     assert ada.get("findings/2")["status"] == "open"
     assert ada.get("findings/2")["note"] == "ask Cleo"
-    ada.decide(2, "note", status=400)
+    ada.decide(3, "note", status=400)
+
+
+def test_a_note_can_be_taken_away_and_comes_back(ada: Client) -> None:
+    ada.decide(2, "note", note="ask Cleo")
+    ada.decide(2, "note", note="")
+    assert ada.get("findings/2")["note"] == ""
+    ada.decide(2, "note", note="", status=400)  # there is none now
+    ada.post("undo")
+    assert ada.get("findings/2")["note"] == "ask Cleo"
 
 
 def test_the_same_key_is_the_same_decision(ada: Client, bob: Client) -> None:
@@ -112,6 +121,36 @@ def test_labels_may_continue_what_was_decided_before_them(ada: Client) -> None:
     ada.post("decisions", body)
 
 
+def test_a_place_is_judged_without_its_earlier_decision(ada: Client) -> None:
+    """Finding 2 is ``New Delft Town``, B-ORG I-ORG I-ORG: what replaces a decision does not stand beside it."""
+    ada.decide(2)  # O B-LOC I-LOC
+    ada.decide(2, "relabel", start=3, stop=5, labels=["I-ORG", "I-ORG"])  # New is B-ORG again
+    ada.decide(2, "relabel", labels=["B-LOC", "I-LOC", "I-LOC"])
+    answer = ada.decide(2, "relabel", start=3, stop=5, labels=["I-LOC", "I-LOC"], status=400)
+    assert "starts a segment" in answer["error"]
+
+
+def test_labels_of_decisions_made_together_are_judged_together(ada: Client) -> None:
+    first, second = (
+        {"chain": 1, "start": place, "stop": place + 1, "action": "relabel", "labels": [label]}
+        for place, label in ((4, "B-LOC"), (5, "I-LOC"))
+    )
+    assert "starts a segment" in ada.post("decisions", second, 400)["error"]
+    ada.post("decisions/bulk", {"decisions": [second, first]})
+    assert ada.post("undo")["undone"] == 2
+    wrong = {**first, "labels": ["B-ORG"]}
+    assert "starts a segment" in ada.post("decisions/bulk", {"decisions": [wrong, second]}, 400)["error"]
+
+
+def test_a_kept_decision_sent_again_is_not_judged_again(ada: Client) -> None:
+    """Its answer was lost; meanwhile another decision took away what it goes on from."""
+    body = {"chain": 1, "start": 3, "stop": 5, "action": "relabel", "labels": ["I-ORG", "I-ORG"], "key": "k"}
+    first = ada.post("decisions", body)
+    ada.post("decisions", {"chain": 1, "start": 2, "stop": 3, "action": "relabel", "labels": ["O"]})
+    assert ada.post("decisions", body)["id"] == first["id"]
+    ada.post("decisions", {**body, "key": "another"}, 400)
+
+
 def test_undo_and_redo_without_limit(ada: Client) -> None:
     for rank in range(1, 31):
         ada.decide(rank, "reject" if rank % 2 else "accept")
@@ -148,8 +187,9 @@ def test_undo_shows_the_decision_before(ada: Client) -> None:
 def test_a_retried_undo_undoes_once(ada: Client) -> None:
     ada.decide(1)
     ada.decide(2)
-    assert ada.post("undo", {"key": "u"})["undone"] == 1
-    assert ada.post("undo", {"key": "u"})["undone"] == 0
+    first = ada.post("undo", {"key": "u"})
+    assert first["undone"] == 1
+    assert ada.post("undo", {"key": "u"}) == first  # the answer that was lost
     assert ada.get("project")["undo"] == 1
     assert ada.post("redo", {"key": "u"})["redone"] == 1
 
@@ -201,6 +241,43 @@ def test_occurrences_can_be_decided_together(ada: Client) -> None:
     items = ada.get("occurrences", rank=2)["items"]
     assert all(one["decision"]["labels"] == ["O", "B-LOC", "I-LOC"] for one in items)
     assert ada.post("undo")["undone"] == 39
+
+
+def test_other_boundaries_at_all_occurrences(ada: Client) -> None:
+    """``Delft Town`` of finding 2, which is ``New Delft Town``: findings like it count, pages add up."""
+    asked = {"rank": 2, "start": 3, "stop": 5}
+    found = ada.get("occurrences", **asked)
+    assert found["total"] == 39
+    assert [(one["start"], one["stop"], one["rank"]) for one in found["items"]][3:6] == [
+        (3, 5, None), (3, 5, 8), (3, 5, None)
+    ]  # fmt: skip
+    parts = [ada.get("occurrences", **asked, offset=offset, limit=15) for offset in (0, 15, 30)]
+    assert [one for part in parts for one in part["items"]] == found["items"]
+    (eighth,) = [one for one in found["items"] if one["rank"] == 8]
+    place = {name: eighth[name] for name in ("rank", "chain", "start", "stop", "base")}
+    ada.post("decisions/bulk", {"decisions": [{**place, "action": "relabel", "labels": ["B-LOC", "I-LOC"]}]})
+    assert ada.get("findings/8")["status"] == "accepted"
+    assert ada.get("occurrences", **asked)["items"][4]["decision"]["status"] == "accepted"
+
+
+def test_very_many_can_be_decided_together(ada: Client) -> None:
+    """More than a body has room for elsewhere."""
+    wishes = [{"chain": n % 40, "start": 1, "stop": 2, "action": "skip", "key": f"{n:0>180}"} for n in range(5000)]
+    assert len(ada.post("decisions/bulk", {"decisions": wishes})["ids"]) == 5000
+    assert ada.post("undo")["undone"] == 5000
+
+
+@pytest.mark.parametrize("status", ["all", "open"])
+def test_the_page_of_a_rank(ada: Client, status: str) -> None:
+    ada.decide(3, "reject")
+    everything = [one["rank"] for one in ada.get("findings", status=status, limit=1000)["items"]]
+    for rank in (1, 3, 4, 30, 48, 99):
+        found = ada.get("findings", status=status, rank=rank, limit=10)
+        place, offset = found["place"], found["offset"]
+        assert place == len([one for one in everything if one < rank])
+        assert offset % 10 == 0
+        assert [one["rank"] for one in found["items"]] == everything[offset : offset + 10]
+        assert rank not in everything or everything[place] == rank in [one["rank"] for one in found["items"]]
 
 
 def test_two_reviewers_have_their_own_undo(ada: Client, bob: Client) -> None:

@@ -125,6 +125,29 @@ def test_the_log_is_imported_elsewhere(ada: Client, tmp_path: Path, name: str) -
         assert cleo.get("findings/6")["decided"]["action"] == "relabel"
 
 
+def test_changes_that_go_on_from_each_other_are_imported(ada: Client, tmp_path: Path) -> None:
+    """One segment that two reviewers made: the log has a change of each, in the order of their findings."""
+    bob = Client(ada.review, "bob")
+    ada.post("decisions", {"chain": 0, "start": 5, "stop": 6, "action": "relabel", "labels": ["B-LOC"]})
+    ada.decide(2, "relabel", start=2, stop=5, labels=["O", "O", "B-LOC"])
+    bob.post("decisions", {"chain": 0, "start": 5, "stop": 6, "action": "relabel", "labels": ["I-LOC"], "base": 2})
+    found, _ = export(ada)
+    assert b"Town\tB-LOC\r\n.\tI-LOC\r\n" in found
+    (tmp_path / "other").mkdir()
+    cleo = Client(light_review(tmp_path / "other", "cleo"))
+    assert import_log(cleo, (tmp_path / "export" / "changes.jsonl").read_text())["imported"] == 2
+    assert export(cleo)[0] == found
+
+
+def test_labels_the_tagger_does_not_know_are_skipped(ada: Client) -> None:
+    change = {"rank": 0, "sentence": ada.review.texts.chains[0].id, "line": 3, "start": 0, "stop": 1,
+              "tokens": ["Club0"], "given": ["B-LOC"], "new": ["B-ORG"], "repaired": 0}  # fmt: skip
+    log = json.dumps({**change, "new": ["B-SHIP"]}) + "\n" + json.dumps(change)
+    found = ada.post("import", {"log": log})
+    assert (found["imported"], found["skipped"]) == (1, 1)
+    assert found["reasons"] == ["line 1: the tagger has no label 'B-SHIP'"]
+
+
 def test_a_log_of_other_data_is_skipped_with_reasons(ada: Client) -> None:
     change = {"rank": 1, "sentence": "train-0:0", "line": 3, "start": 0, "stop": 1, "tokens": ["Club0"],
               "given": ["B-LOC"], "new": ["B-ORG"], "repaired": 0}  # fmt: skip

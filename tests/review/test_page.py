@@ -1,72 +1,32 @@
-"""The review page in a real browser against a stand-in for the server: keyboard, address, failures, hostile text."""
+"""The review page in a real browser against a stand-in for the server: keyboard, address, failures."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.review.browser import Browser, Keys
-from tests.review.fake_server import HOSTILE, STATIC, Fake, serve
+from tests.review.fake_server import STATIC, Fake, serve
+from tests.review.page import WHY, Site, browsers, renewed, sites
 
-WHY = "why?sentence=dev-0&start=5&stop=7"
 MODULES = sorted(STATIC.glob("*.js"))
 
 
-@pytest.fixture(scope="module")
-def shared_browser() -> Iterator[Browser]:
-    browser = Browser()
-    yield browser
-    browser.quit()
+@pytest.fixture(scope="module", name="shared_browser")
+def _shared_browser() -> Iterator[Browser]:
+    yield from browsers()
 
 
-@pytest.fixture
-def browser(shared_browser: Browser) -> Browser:
-    shared_browser.resize(1440, 900)
-    shared_browser.scheme("light")
-    shared_browser.complaints()
-    return shared_browser
+@pytest.fixture(name="browser")
+def _browser(shared_browser: Browser) -> Browser:
+    return renewed(shared_browser)
 
 
-class Site:
-    """A server with the page open in a browser."""
-
-    def __init__(self, browser: Browser, fake: Fake) -> None:
-        self.browser, self.fake, self.server = browser, fake, serve(fake)
-        self.port = self.server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-
-    def open(self, path: str = "findings") -> None:
-        self.browser.open(f"{self.url}/{path}")
-        view = path.split("?", maxsplit=1)[0]
-        ready = "#why-query .sentence" if view == "why" else f"#{view}-list [aria-selected=true]"
-        self.browser.wait(lambda: self.browser.texts(ready), ready)
-        self.browser.wait(lambda: self.browser.run("return document.activeElement !== document.body"), "focus")
-
-    def stop(self) -> None:
-        self.fake.is_gone = True
-        self.server.shutdown()
-        self.server.server_close()
-
-    def decisions(self, number: int) -> list[dict[str, Any]]:
-        """The decisions, once there are so many."""
-        self.browser.wait(lambda: len(self.fake.rows) >= number, f"{number} decisions")
-        return self.fake.rows
-
-    @property
-    def rank(self) -> str:
-        found = re.search(r"Finding (\d+)", self.browser.text("#detail h3"))
-        return found[1] if found else ""
-
-
-@pytest.fixture
-def site(browser: Browser) -> Iterator[Site]:
-    made = Site(browser, Fake())
-    yield made
-    made.stop()
-    browser.open("about:blank")
+@pytest.fixture(name="site")
+def _site(browser: Browser) -> Iterator[Site]:
+    yield from sites(browser)
 
 
 def test_nothing_is_inline_and_text_is_only_set_as_text() -> None:
@@ -227,6 +187,84 @@ def test_all_occurrences_with_a_preview(site: Site) -> None:
     browser.sees("#message", "3 decisions undone")
 
 
+def test_very_many_occurrences_can_all_be_looked_at(site: Site) -> None:
+    site.fake.num_occurrences = 2345
+    site.open()
+    browser = site.browser
+    browser.press("o")
+    browser.sees("#preview-count", "2,346 of 2,346 places")
+    browser.sees("#preview-more", "of 2,316")
+    assert len(browser.texts("#preview-list li")) == 30
+    browser.find("#preview-more").click()
+    assert len(browser.texts("#preview-list li")) == 60
+    assert browser.run("return document.activeElement === document.querySelectorAll('#preview-list input')[30]")
+    browser.find("#preview-list li:nth-child(60) input").click()
+    browser.find("#preview-apply").click()
+    rows = site.decisions(2345)
+    assert {row["chain"] for row in rows} == {1, *range(900, 3245)} - {958}
+
+
+def test_other_boundaries_at_all_occurrences(site: Site) -> None:
+    site.open()
+    browser = site.browser
+    browser.press(Keys.ARROW_RIGHT, shift=True)
+    browser.wait(lambda: len(browser.texts("#detail .diff tbody tr")) == 3, "the move")
+    browser.press("o")
+    browser.sees("#preview-about", "“Eastmoor United beat1” has the labels B-LOC I-LOC O at 3 other places")
+    browser.find("#preview-apply").click()
+    rows = site.decisions(4)
+    assert [(row["rank"], row["start"], row["stop"], row["labels"], row["action"]) for row in rows] == [
+        (1 if number == 0 else None, 5, 8, ["B-ORG", "I-ORG", "I-ORG"], "relabel") for number in range(4)
+    ]
+
+
+def test_the_first_page_asks_for_nothing_twice(site: Site) -> None:
+    site.open("findings?rank=242&status=all")
+    site.browser.wait(lambda: any("findings/242" in path for path in site.fake.asked), "the sentence")
+    asked = [path for path in site.fake.asked if "changes" not in path]
+    assert len(asked) == len(set(asked))
+    assert len([path for path in asked if path.startswith(("/api/project", "/api/patterns"))]) == 2
+    site.fake.asked.clear()
+    site.open("errors?text=beat7")
+    assert len([path for path in site.fake.asked if path.startswith("/api/errors")]) == 1
+
+
+def test_why_answers_before_the_curvature_is_worked_out(site: Site) -> None:
+    site.fake.is_ready = False
+    site.open(f"{WHY}&curvature=dense")
+    browser = site.browser
+    browser.sees("#why-shown", "Without curvature for now")
+    browser.sees("#why-shown", "0.12 s")
+    asked = [path for path in site.fake.asked if path.startswith("/api/why")]
+    assert len(asked) == 2
+    assert all("wait=false" in path for path in asked)
+
+
+def test_an_answer_that_is_worked_on_does_not_change_by_itself(site: Site) -> None:
+    site.fake.is_ready = False
+    site.open(f"{WHY}&curvature=dense")
+    browser = site.browser
+    browser.press("j", "x")
+    browser.sees("#what-if-answer", "working out the curvature")
+    browser.sees("#what-if-answer", "35.0 %")
+    browser.sees("#why-shown", "Ask again with curvature")
+    assert len([path for path in site.fake.asked if path.startswith("/api/why")]) == 1
+    browser.find("#why-shown button").click()
+    browser.sees("#why-shown", "0.12 s")
+
+
+def test_a_note_is_taken_away(site: Site) -> None:
+    site.open()
+    browser = site.browser
+    for text in ("seen", ""):
+        browser.press("n")
+        browser.wait(lambda: browser.run("return document.activeElement.id") == "note-text", "the dialog")
+        browser.find("#note-text").clear()
+        browser.find("#note-text").send_keys(text, Keys.CONTROL, Keys.ENTER)
+    assert [(row["action"], row["note"]) for row in site.decisions(2)] == [("note", "seen"), ("note", "")]
+    browser.wait(lambda: not browser.texts("#detail .note"), "the note to go")
+
+
 def test_refused_decisions_are_taken_back(site: Site) -> None:
     site.open()
     browser = site.browser
@@ -330,100 +368,3 @@ def test_pages_stay_in_place_while_findings_leave_the_list(site: Site) -> None:
     assert "#299" in seen
     assert "#300" in seen
     assert len(seen) == len(set(seen))
-
-
-HOSTILE_PAGES = ("errors", "findings?status=all", "why?sentence=dev-0&start=1&stop=3")
-
-
-def test_hostile_text_is_inert(browser: Browser) -> None:
-    site = Site(browser, Fake(60, hostile=True))
-    try:
-        for path in HOSTILE_PAGES:
-            site.open(path)
-            for key in ("h", "j", "a", "x", "v", "o"):
-                browser.press(key)
-            browser.wait(lambda: not browser.run("return document.querySelector('[aria-busy]')"), "an answer")
-            assert browser.run("return window.__xss === undefined"), path
-            shown = browser.text("main")
-            assert all(token in shown for token in HOSTILE[1:3]), path
-            strange = (
-                "script:not([src^='/static/']), iframe, img, main svg, object, embed, [onerror], [onload], [onfocus]"
-            )
-            assert not browser.run("return document.querySelectorAll(arguments[0]).length", strange)
-            assert not browser.run("return document.querySelectorAll('a[href^=\"javascript:\"]').length")
-            asked = browser.run("return performance.getEntriesByType('resource').map((one) => one.name)")
-            assert all(name.startswith(site.url) for name in asked)
-            assert not browser.complaints()
-    finally:
-        site.stop()
-        browser.open("about:blank")
-
-
-def test_hostile_addresses_are_inert(site: Site) -> None:
-    browser = site.browser
-    for name in ("text", "pair", "target", "sentence", "document", "pattern"):
-        for view in ("errors", "findings", "why"):
-            browser.open(
-                f"{site.url}/{view}?{name}=%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__xss%3D1%3E&start=1&stop=2"
-            )
-            browser.wait(lambda: browser.text("#project-name") == "invented newswire", "the page")
-            assert browser.run("return window.__xss === undefined && !document.querySelector('img')")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_serious_accessibility_violation(site: Site, scheme: str) -> None:
-    browser = site.browser
-    browser.scheme(scheme)
-    for path in ("errors", "findings", WHY):
-        site.open(path)
-        assert browser.axe() == [], path
-    browser.press("x")
-    browser.sees("#what-if-answer", "35.0 %")
-    browser.press("h")
-    assert browser.axe() == [], "what if and history"
-    site.open("findings?status=all")
-    browser.press("a", "r", "s", "k")
-    for key in ("?", "n", "o", "e"):
-        browser.press(key)
-        browser.wait(lambda: browser.texts("dialog[open]"), "a dialog")
-        assert browser.axe() == [], key
-        browser.press(Keys.ESCAPE)
-        browser.wait(lambda: not browser.texts("dialog[open]"), "it to close")
-        assert browser.run("return document.activeElement.getAttribute('role')") == "option", "focus comes back"
-
-
-@pytest.mark.parametrize("zoom", [2.0, 4.0])
-def test_no_sideways_scrolling_when_zoomed(site: Site, zoom: float) -> None:
-    browser = site.browser
-    browser.resize(1280, 1024, zoom)
-    for path in ("errors", "findings", WHY):
-        site.open(path)
-        browser.press("h")
-        browser.sees("#history", "History")
-        wide = browser.run("return [document.documentElement.scrollWidth, innerWidth]")
-        assert wide[0] <= wide[1], path
-    assert browser.axe() == []
-
-
-def test_focus_and_roles_for_screen_readers(site: Site) -> None:
-    site.open()
-    browser = site.browser
-    assert browser.run("return [...document.querySelectorAll('#findings-list [tabindex=\"0\"]')].length") == 1
-    assert browser.run("return document.activeElement.getAttribute('aria-setsize')") == "300"
-    browser.press("j", "j")
-    assert browser.run("return document.activeElement.getAttribute('aria-posinset')") == "3"
-    assert browser.run("return document.activeElement.getAttribute('aria-selected')") == "true"
-    named = browser.run("return document.activeElement.innerText")
-    assert all(word in named for word in ("#3", "Winnow United", "LOC", "ORG", "open")), (
-        "labels are written, not only coloured"
-    )
-    browser.press("a")
-    browser.sees("#message", "Finding 3 accepted. Next: Northbridge United")
-    browser.press("?")
-    browser.run("document.querySelector('#use-keys').click()")
-    browser.press(Keys.ESCAPE)
-    browser.press("a", "r")
-    browser.press(Keys.ARROW_DOWN)
-    browser.wait(lambda: site.rank == "5", "an arrow key still moves")
-    assert len(site.fake.rows) == 1, "single keys can be turned off"
-    browser.run("localStorage.clear()")

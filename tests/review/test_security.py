@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,8 +49,9 @@ PATHS = ("/", "/errors", "/why", "/findings", "/static/api.js", "/api/project", 
 def test_every_answer_has_the_headers(ada: Client, path: str) -> None:
     headers = ada.http.get(path).headers
     assert headers["content-security-policy"] == (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
     )
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
@@ -82,6 +84,8 @@ def test_this_machine_is_answered(ada: Client, host: str) -> None:
         "localhost.evil.example",
         "",
         "0.0.0.0:8321",
+        "[::1].evil.example",
+        "localhost:80@evil.example",
         "192.168.0.7",
     ],
 )
@@ -180,6 +184,20 @@ def test_files_are_not_sent_twice(ada: Client) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
+def test_the_files_of_the_page_are_kept_by_the_browser(ada: Client) -> None:
+    """Under an address of this version, which the page names and modules find each other by."""
+    names = re.findall(r'(?:src|href)="(/static/[^"]+)"', ada.http.get("/findings").text)
+    assert len(names) > 30
+    (folder,) = {name.rsplit("/", 1)[0] for name in names}
+    for name in names:
+        answer = ada.http.get(name)
+        assert answer.status_code == 200, name
+        assert "immutable" in answer.headers["cache-control"]
+    assert folder != "/static"
+    assert ada.http.get("/static/of-another-version/api.js").headers["cache-control"] == "no-cache"
+    assert ada.http.get(f"{folder}/nowhere.js").status_code == 404
+
+
 @pytest.mark.parametrize("name", ["", "%00", "x" * 101, "a%0Ab", "%20"])
 def test_names_of_reviewers(ada: Client, name: str) -> None:
     headers = [(key.encode(), value.encode()) for key, value in ada.headers.items()]
@@ -232,8 +250,11 @@ def test_the_token_becomes_a_cookie(remote: Client) -> None:
     cookie = response.headers["set-cookie"]
     assert cookie.startswith("tagtrace-8321=")
     assert "HttpOnly" in cookie
-    assert "SameSite=Strict" in cookie
+    assert "SameSite=Lax" in cookie
     assert remote.http.get("/api/project").status_code == 200  # the client keeps it
+    followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert remote.http.get("/findings?rank=3", headers=followed).status_code == 200  # a link in a colleague's message
+    assert post(remote, followed).status_code == 403
     elsewhere = remote.http.get(f"//evil.example/?token={TOKEN}", follow_redirects=False)
     assert not elsewhere.headers.get("location", "/").startswith("//")
 

@@ -40,6 +40,13 @@ class Preparing(Shape):
     errors: tuple[int, int] | None
 
 
+class Asking(Shape):
+    """The score and curvature of questions unless another is chosen."""
+
+    score: str
+    curvature: str
+
+
 class ProjectAnswer(Shape):
     name: str
     reviewer: str
@@ -54,6 +61,7 @@ class ProjectAnswer(Shape):
     scores: list[str]
     curvatures: list[str]
     kinds: list[str]
+    asking: Asking
     progress: Progress
     version: int
     conflicts: int
@@ -120,6 +128,10 @@ class FindingItem(InContext):
 
 class FindingsAnswer(Shape):
     total: int
+    offset: int
+    """Of the first item among all."""
+    place: int | None
+    """Where the rank asked for is among all, or would be."""
     items: list[FindingItem]
 
 
@@ -213,6 +225,12 @@ class WhyAnswer(Shape):
     query: QueryItem
     supporters: list[SegmentItem]
     opposers: list[SegmentItem]
+    curvature: str
+    """That was used."""
+    is_ready: bool
+    """Whether it is the one asked for; else that one is to be prepared by a job."""
+    is_what_if_ready: bool
+    """Whether a what-if would be answered at once, or be prepared first."""
     seconds: float
 
 

@@ -5,17 +5,41 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 
 from tagtrace._version import __version__
 from tagtrace.review.answering import answer_errors
 from tagtrace.review.opening import Review
-from tagtrace.review.pages import page_routes
+from tagtrace.review.pages import Pages
 from tagtrace.review.routes import reading_routes
 from tagtrace.review.routes_asking import asking_routes
 from tagtrace.review.routes_deciding import deciding_routes
 from tagtrace.review.security import Gate, Guard
+
+TOKEN = {
+    "type": "apiKey",
+    "in": "header",
+    "name": "X-Tagtrace",
+    "description": 'The content of <meta name="csrf"> in the page.',
+}
+
+
+def document_token(app: FastAPI) -> None:
+    """Let the OpenAPI document say that a POST needs the token of the page."""
+    document = app.openapi
+
+    def whole() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = document()
+            found["components"]["securitySchemes"] = {"page": TOKEN}
+            for methods in found["paths"].values():
+                if "post" in methods:
+                    methods["post"]["security"] = [{"page": []}]
+        return document()
+
+    app.openapi = whole
 
 
 def make_app(review: Review, token: str | None = None, cookie: str = "tagtrace") -> Gate:
@@ -40,7 +64,7 @@ def make_app(review: Review, token: str | None = None, cookie: str = "tagtrace")
         lifespan=lifespan,
     )
     answer_errors(app)
+    document_token(app)
     for routes in (reading_routes, deciding_routes, asking_routes):
         app.include_router(routes(review))
-    app.include_router(page_routes(csrf))
-    return Gate(app, Guard(csrf, token, cookie))  # outside of all else: its headers are on every answer
+    return Gate(Pages(app, csrf), Guard(csrf, token, cookie))  # outside of all else: its headers are on every answer

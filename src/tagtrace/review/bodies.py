@@ -80,10 +80,13 @@ class SupposeBody(Body):
 
 
 class JobBody(Body):
-    """``verify`` with the fields of a what-if, or ``prepare`` with a curvature."""
+    """``verify`` with the fields of a what-if, or ``prepare`` for questions with a curvature, or for what-ifs."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
     kind: Literal["verify", "prepare"]
     curvature: Name = "auto"
+    score: Name = "influence"
+    training: Name = "token"
+    """The kind of training segments."""
     what_if: bool = False

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from tagtrace._checks import DataError, OptionError, TagtraceError
 from tagtrace.data import denormalise, violations
+from tagtrace.findings.finding import Finding
 from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.review.ledger import STATUS, Ledger
 from tagtrace.review.store import Decision, Store
@@ -74,15 +75,19 @@ class Decisions:
             ledger.add(self.store.after(last))
 
     def decide(self, reviewer: str, wishes: Sequence[Wish]) -> list[Decision]:
-        """Keep decisions together, all or none; those whose key is known are the ones that were kept before."""
+        """Keep decisions together, all or none; those whose key is known are the ones that were kept before.
+
+        Their labels must make sense once all of them are made, in whatever order they come.
+        """
         batch, time, kept = uuid.uuid4().hex, _now(), list[Decision]()
         with self._writing() as ledger:
             for wish in wishes:
-                row = self._checked(ledger, wish, reviewer, batch, time)
+                row = self._row(ledger, wish, reviewer, batch, time)
                 before = self.store.with_key(row.key)
                 if before is not None and _content(before) != _content(row):
                     raise KeyUsedError(f"key {row.key[:40]!r} was used for another decision; make a new key")
                 kept.append(before or replace(row, id=self.store.add(row)))
+            check_labels(ledger, [row for row in kept if row.batch == batch])
         return kept
 
     def undo(self, reviewer: str, key: str | None = None) -> list[Decision]:
@@ -97,8 +102,9 @@ class Decisions:
         batch, time = uuid.uuid4().hex, _now()
         key, kept = f"{action}:{key or batch}", list[Decision]()
         with self._writing() as ledger:
-            if self.store.with_key(f"{key}:0") is not None:
-                return kept
+            before = self.store.with_key(f"{key}:0")
+            if before is not None:
+                return [row for row in ledger.rows.values() if row.batch == before.batch]
             stacks = ledger.stacks(reviewer)
             stack = stacks.done if action == "undo" else stacks.undone
             for number, target in enumerate(stack[-1] if stack else ()):
@@ -110,8 +116,8 @@ class Decisions:
                 kept.append(replace(row, id=self.store.add(row)))
         return kept
 
-    def _checked(self, ledger: Ledger, wish: Wish, reviewer: str, batch: str, time: str) -> Decision:
-        """The row for a wish; raises where it does not fit the data."""
+    def _row(self, ledger: Ledger, wish: Wish, reviewer: str, batch: str, time: str) -> Decision:
+        """The row for a wish; raises where there is no such place, or no such thing to do there."""
         texts = self.texts
         if wish.action not in ACTIONS:
             raise OptionError(f"action {wish.action!r}: expected one of {', '.join(ACTIONS)}")
@@ -119,27 +125,31 @@ class Decisions:
         if wish.rank is not None and (finding is None or finding.chain != wish.chain):
             raise NotFoundError(f"there is no finding {wish.rank} in sentence number {wish.chain}; reload the page")
         segment = check_segment(texts, (wish.chain, wish.start, wish.stop))
-        labels = None if wish.labels is None else tuple(wish.labels)
-        if wish.action == "accept" and finding is not None:
-            if labels is None:
-                labels = finding.proposed
-            if (wish.start, wish.stop, labels) != (finding.start, finding.stop, finding.proposed):
-                raise OptionError(f"accepting finding {wish.rank} means its proposed labels; relabel to choose others")
-        if STATUS.get(wish.action) != "accepted":
-            labels = None
-        elif labels is None:
-            raise OptionError(f"{wish.action} needs labels for tokens {wish.start}:{wish.stop}")
-        else:
-            check_labels(ledger, segment, labels)
-        if wish.action == "note" and not wish.note:
-            raise OptionError("a note needs a text")
         chain = texts.chains[wish.chain]
-        return Decision(
+        row = Decision(
             time, reviewer, batch, wish.action,
             wish.rank if wish.rank is not None else texts.rank_at.get(segment),
             texts.audit, wish.chain, chain.id, wish.start, wish.stop, chain.labels[wish.start : wish.stop],
-            labels, wish.note, wish.base, wish.key or uuid.uuid4().hex,
+            _labels(wish, finding), wish.note, wish.base, wish.key or uuid.uuid4().hex,
         )  # fmt: skip
+        if wish.action == "note" and not wish.note and not ledger.note(ledger.place_of(row)):
+            raise OptionError("a note needs a text")  # none takes away the one there is
+        return row
+
+
+def _labels(wish: Wish, finding: Finding | None) -> tuple[str, ...] | None:
+    """The labels that a wish is for; None where it is for none."""
+    if STATUS.get(wish.action) != "accepted":
+        return None
+    labels = None if wish.labels is None else tuple(wish.labels)
+    if wish.action == "accept" and finding is not None:
+        if labels is None:
+            labels = finding.proposed
+        if (wish.start, wish.stop, labels) != (finding.start, finding.stop, finding.proposed):
+            raise OptionError(f"accepting finding {wish.rank} means its proposed labels; relabel to choose others")
+    if labels is None:
+        raise OptionError(f"{wish.action} needs labels for tokens {wish.start}:{wish.stop}")
+    return labels
 
 
 def check_segment(texts: Texts, segment: Segment) -> Segment:
@@ -154,29 +164,46 @@ def check_segment(texts: Texts, segment: Segment) -> Segment:
     return segment
 
 
-def check_labels(ledger: Ledger, segment: Segment, labels: tuple[str, ...]) -> None:
-    """Raise where labels are unknown, too many or too few, or continue a segment that is not there.
+def check_labels(ledger: Ledger, rows: Sequence[Decision]) -> None:
+    """Raise where labels are unknown, too many or too few, or continue a segment that is not there after all ``rows``.
 
     What they leave of a segment after them is no reason: it goes on as one of its own (``findings.fixing``).
     """
-    texts, (chain, start, stop) = ledger.texts, segment
-    where = f"{texts.chains[chain].id} {start}:{stop}"
-    if len(labels) != stop - start:
-        raise OptionError(f"{where}: {len(labels)} labels for {stop - start} tokens; give one for each")
-    texts.labels.encode(labels)
-    wanted = ledger.wanted(chain)
-    whole = [
-        labels[t - start] if start <= t < stop else wanted[t][0] if t in wanted else label
-        for t, label in enumerate(texts.chains[chain].labels)
-    ]
-    for place, problem in violations(whole, texts.labels.scheme):
-        if start <= place < stop:
-            raise OptionError(f"{where}: {problem} (token {place}, {texts.chains[chain].tokens[place]!r})")
+    by_chain: dict[int, list[Decision]] = {}
+    for row in rows:
+        if row.labels is not None:
+            if len(row.labels) != row.stop - row.start:
+                wrong = f"{len(row.labels)} labels for {row.stop - row.start} tokens; give one for each"
+                raise OptionError(f"{_where(row)}: {wrong}")
+            ledger.texts.labels.encode(row.labels)
+        by_chain.setdefault(row.chain, []).append(row)
+    for chain, some in by_chain.items():
+        if any(row.labels is not None for row in some):
+            _check_sentence(ledger, chain, some)
+
+
+def _check_sentence(ledger: Ledger, chain: int, rows: Sequence[Decision]) -> None:
+    """The part of ``check_labels`` about one sentence."""
+    texts, sentence = ledger.texts, ledger.texts.chains[chain]
+    whole = list(sentence.labels)
+    renewed = {ledger.place_of(row) for row in rows if row.action in STATUS}
+    for t, (label, _) in ledger.wanted(chain, besides=renewed).items():
+        whole[t] = label
+    for row in rows:
+        whole[row.start : row.stop] = row.labels or whole[row.start : row.stop]
+    problems = dict(violations(whole, texts.labels.scheme))
     names = texts.corpus.options.labels
-    if names is not None:
-        nameless = set(denormalise(whole, texts.corpus.scheme)) - set(names)
+    nameless = set(denormalise(whole, texts.corpus.scheme)) - set(names) if names is not None and not problems else ()
+    for row in rows:
+        for t in range(row.start, row.stop if row.labels is not None else row.start):
+            if t in problems:
+                raise OptionError(f"{_where(row)}: {problems[t]} (token {t}, {sentence.tokens[t]!r})")
         if nameless:
-            raise OptionError(f"{where}: the data has no number for the label {min(nameless)!r}; choose another")
+            raise OptionError(f"{_where(row)}: the data has no number for the label {min(nameless)!r}; choose another")
+
+
+def _where(row: Decision) -> str:
+    return f"{row.sentence} {row.start}:{row.stop}"
 
 
 def _content(row: Decision) -> tuple[object, ...]:

@@ -73,6 +73,8 @@ class Held:
         """Of each chain, as far as they are worked out."""
         self.problem: str | None = None
         self._ready = threading.Event()
+        self.is_stopped = False
+        """Set it to end ``work`` after a batch."""
 
     @property
     def is_ready(self) -> bool:
@@ -92,6 +94,8 @@ class Held:
                 predicted = likeliest(self.tagger.head, self.tagger.labels, rows.features, rows.lengths)
                 self.found.extend(self._compare(some, rows, predicted))
                 self.predicted.extend(predicted)
+                if self.is_stopped:
+                    return
         except TagtraceError as error:
             self.problem = str(error)
         finally:

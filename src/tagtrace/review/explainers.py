@@ -10,12 +10,14 @@ from functools import cached_property
 import torch
 
 from tagtrace.index import Index
-from tagtrace.influence import Explainer
+from tagtrace.influence import Explainer, Kind, Score
 from tagtrace.influence.curvature import Curvature
 from tagtrace.tagger import Rows
 from tagtrace.tagger.objective import Evaluation, Objective
 from tagtrace.tagger.tagger import Progress
 
+CURVED: tuple[Score, ...] = ("influence", "relative")
+"""Scores with a curvature."""
 MAX_EVALUATIONS = 400
 """Of the objective, in one retraining: the default of ``Retrainer.retrain``."""
 
@@ -72,6 +74,7 @@ class Explainers:
         self._lock = threading.Lock()
         self._rows_lock = threading.Lock()
         self._found: dict[str, tuple[SharedExplainer, threading.Lock]] = {}
+        self._ready: set[tuple[str, str]] = set()
 
     def _rows(self) -> Rows:
         with self._rows_lock:
@@ -80,6 +83,22 @@ class Explainers:
     @cached_property
     def _float_rows(self) -> Rows:
         return self.index.rows(torch.float32)
+
+    def is_ready(self, curvature: Curvature, score: Score, kind: Kind) -> bool:
+        """Whether a question has no preparation to wait for."""
+        if curvature == "identity" or score not in CURVED:
+            return True
+        return (curvature, kind if score == "relative" else "") in self._ready
+
+    def made_ready(self, curvature: Curvature, score: Score, kind: Kind) -> None:
+        """Remember that such a question was answered."""
+        if score in CURVED:
+            self._ready |= {(curvature, ""), (curvature, kind if score == "relative" else "")}
+
+    @property
+    def is_ready_for_edits(self) -> bool:
+        explainer, _ = self._found.get("auto edits", (None, None))
+        return explainer is not None and "retrainer" in vars(explainer)
 
     @contextmanager
     def of(

@@ -102,6 +102,9 @@ def import_log(decisions: Decisions, reviewer: str, text: str) -> Imported:
             except DataError as error:
                 found.skip(f"line {number}: {error}")
                 continue
+            if unknown := set(change.new) - set(decisions.texts.labels.labels):
+                found.skip(f"line {number}: the tagger has no label {min(unknown)!r}")
+                continue
             wanted, start, stop = ledger.wanted(chain), change.start + shift, change.stop + shift
             if tuple(wanted[t][0] if t in wanted else None for t in range(start, stop)) == change.new:
                 found.skip(f"line {number}: decided so already")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
@@ -35,8 +36,9 @@ def list_findings(
     document: str = "",
     offset: int = 0,
     limit: int = 50,
+    rank: int | None = None,
 ) -> dict[str, Any]:
-    """The findings that pass every filter, by rank."""
+    """The findings that pass every filter, by rank; with ``rank``, the page of them that it is on, or would be."""
     if status not in ("all", "conflict", *STATUSES):
         raise OptionError(f"status {status!r}: expected all, conflict, {', '.join(STATUSES)}")
     found = list(ledger.texts.findings)
@@ -52,7 +54,12 @@ def list_findings(
         found = [one for one in found if ledger.has_conflict(one.rank, one.chain)]
     elif status != "all":
         found = [one for one in found if ledger.status(one.rank) == status]
-    return {"total": len(found), "items": [finding_json(ledger, one) for one in page(found, offset, limit)]}
+    place = None
+    if rank is not None:
+        place = bisect_left(found, rank, key=lambda one: one.rank)
+        offset = place - place % max(limit, 1)
+    items = [finding_json(ledger, one) for one in page(found, offset, limit)]
+    return {"total": len(found), "offset": offset, "place": place, "items": items}
 
 
 def finding_json(ledger: Ledger, one: Finding) -> dict[str, Any]:
@@ -94,11 +101,12 @@ def decision_json(row: Decision) -> dict[str, Any]:
     }
 
 
-def place_json(ledger: Ledger, segment: Segment) -> dict[str, Any]:
-    """A training segment in its context, with what was decided on exactly it."""
+def place_json(ledger: Ledger, segment: Segment, rank: int | None = None) -> dict[str, Any]:
+    """A training segment in its context, with what was decided on the finding of a rank, or on exactly the segment."""
     chain, start, stop = segment
     sentence = ledger.texts.chains[chain]
-    rank = ledger.texts.rank_at.get(segment)
+    if rank is None:
+        rank = ledger.texts.rank_at.get(segment)
     place: Place = segment if rank is None else rank
     row = ledger.current(place)
     return {
@@ -115,10 +123,21 @@ def place_json(ledger: Ledger, segment: Segment) -> dict[str, Any]:
     }
 
 
-def occurrences(ledger: Ledger, segment: Segment) -> dict[str, Any]:
-    """Other places with the same tokens and labels."""
-    found = ledger.texts.occurrences(check_segment(ledger.texts, segment))
-    return {"total": len(found), "items": [place_json(ledger, one) for one in found[:MAX_ITEMS]]}
+def occurrences(
+    ledger: Ledger, segment: Segment, finding: Finding | None = None, offset: int = 0, limit: int = MAX_ITEMS
+) -> dict[str, Any]:
+    """Other places with the same tokens and labels; with the findings there that are like ``finding``."""
+    texts = ledger.texts
+    found = texts.occurrences(check_segment(texts, segment))
+
+    def rank_at(one: Segment) -> int | None:
+        if finding is None:
+            return None
+        shift = one[1] - segment[1]
+        return texts.rank_at.get((one[0], finding.start + shift, finding.stop + shift))
+
+    items = [place_json(ledger, one, rank_at(one)) for one in page(found, offset, limit)]
+    return {"total": len(found), "items": items}
 
 
 def list_patterns(ledger: Ledger) -> dict[str, Any]:

@@ -65,6 +65,10 @@ class Jobs:
             raise NotFoundError(f"there is no job {number}; the server may have been started again since")
         return job
 
+    @property
+    def is_busy(self) -> bool:
+        return any(job.state == "running" for job in list(self._jobs.values()))
+
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 

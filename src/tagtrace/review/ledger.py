@@ -11,7 +11,8 @@ finding (its rank) or, where there is none, a segment. Its current decision is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tagtrace.review.store import Decision
@@ -44,6 +45,7 @@ class Ledger:
         """The id of the last row: the version of the state."""
         self._undone: set[int] = set()
         self._by_place: dict[Place, list[Decision]] = {}
+        self._status: dict[Place, str] = {}  # of places with rows
         self._places: dict[int, dict[Place, None]] = {}  # of each chain, in order
         self._stacks: dict[str, Stacks] = {}
         self._batch = ""
@@ -51,18 +53,23 @@ class Ledger:
         self._stale: set[int] = set()  # chains whose conflicts are to be looked for again
 
     def add(self, rows: Iterable[Decision]) -> None:
+        touched = set[Place]()
         for row in rows:
             self.rows[row.id], self.last = row, row.id
             self._stack(row)
             self._stale.add(row.chain)
+            place = self.place_of(row)
+            touched.add(place)
             if row.action == "undo":
                 self._undone.add(row.undoes or 0)
             elif row.action == "redo":
                 self._undone.discard(self.rows[row.undoes or 0].undoes or 0)
             else:
-                place = self.place_of(row)
                 self._by_place.setdefault(place, []).append(row)
                 self._places.setdefault(row.chain, {})[place] = None
+        for place in touched:
+            row = self.current(place)
+            self._status[place] = "open" if row is None else STATUS[row.action]
 
     def _stack(self, row: Decision) -> None:
         stacks = self.stacks(row.reviewer)
@@ -104,12 +111,11 @@ class Ledger:
         return next((row for row in self.in_force(place) if row.action in STATUS), None)
 
     def status(self, place: Place) -> str:
-        row = self.current(place)
-        return "open" if row is None else STATUS[row.action]
+        return self._status.get(place, "open")
 
     def note(self, place: Place) -> str:
-        """The last note on a place."""
-        return next((row.note for row in self.in_force(place) if row.note), "")
+        """The last note on a place; one without text took it away."""
+        return next((row.note for row in self.in_force(place) if row.note or row.action == "note"), "")
 
     def base(self, segment: Segment) -> int | None:
         """The last decision in force on a segment or on what overlaps it."""
@@ -125,14 +131,16 @@ class Ledger:
 
     def progress(self, ranks: Iterable[int]) -> dict[str, int]:
         """How many findings have each status."""
-        counts = dict.fromkeys(STATUSES, 0)
-        for rank in ranks:
-            counts[self.status(rank)] += 1
-        return counts
+        counts = Counter(map(self.status, ranks))
+        return {status: counts[status] for status in STATUSES}
 
-    def wanted(self, chain: int) -> dict[int, tuple[str, Decision]]:
-        """By token of a chain the label that was decided, and by which decision; of several, the last."""
-        rows = sorted((row for _, row in self._current_in(chain)), key=lambda row: row.id)
+    def wanted(self, chain: int, besides: Container[Place] = ()) -> dict[int, tuple[str, Decision]]:
+        """By token of a chain the label that was decided, and by which decision; of several, the last.
+
+        Decisions on the places ``besides`` are left out.
+        """
+        current = (row for place, row in self._current_in(chain) if place not in besides)
+        rows = sorted(current, key=lambda row: row.id)
         return {
             row.start + place: (label, row)
             for row in rows

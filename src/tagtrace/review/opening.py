@@ -48,7 +48,14 @@ class Review:
             raise TagtraceError("this project has no index to ask")
         return self.model
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is still being worked out that nobody can stop."""
+        return self.jobs.is_busy or (self.model is not None and self.model.is_busy)
+
     def close(self) -> None:
+        if self.model is not None:
+            self.model.stop()
         self.jobs.close()
         self.decisions.store.close()
 

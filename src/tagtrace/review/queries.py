@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
 from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import OptionError, TagtraceError
 from tagtrace.findings.group_effect import pattern_edits
 from tagtrace.index import Index
 from tagtrace.influence import Edit, Effect, Kind, Query, Ranked, Score
 from tagtrace.influence.curvature import Curvature
 from tagtrace.influence.effect import effect
+from tagtrace.influence.scores import SHORTLIST
+from tagtrace.influence.stored import load_inverse
 from tagtrace.influence.supposing import check_edits
 from tagtrace.review.asking import Asked, likeliest, make_query
 from tagtrace.review.decisions import Decisions, NotFoundError
@@ -26,9 +32,13 @@ from tagtrace.review.ledger import Ledger
 from tagtrace.tagger import Tagger
 from tagtrace.tagger.tagger import Progress
 
-SCORES: tuple[str, ...] = get_args(Score)
-CURVATURES: tuple[str, ...] = get_args(Curvature)
-KINDS: tuple[str, ...] = get_args(Kind)
+SCORES: tuple[Score, ...] = get_args(Score)
+CURVATURES: tuple[Curvature, ...] = get_args(Curvature)
+KINDS: tuple[Kind, ...] = get_args(Kind)
+QUICK_WORK = 2e10
+"""Multiply-adds that a question may take."""
+SOON_WORK = 2e11
+"""Multiply-adds, about, that may be spent on the Hessian before the first question."""
 MIN_SHOWN = 0.0005
 """Labels less likely than this are left out, but for the likeliest few."""
 NUM_SHOWN = 3
@@ -42,17 +52,43 @@ class Model:
         self.index, self.tagger, self.decisions, self.held = index, tagger, decisions, held
         self.explainers = Explainers(index)
         self._encoding = threading.Lock()
+        self._thread = threading.Thread(target=self._work, name="predictions")
+        self._is_stopped = False
 
     def start(self) -> None:
         """Predict the held-out data and make ready for questions, in a thread of its own."""
-        threading.Thread(target=self._work, daemon=True, name="predictions").start()
+        _ = self.usual  # not in a request
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing more in that thread."""
+        self._is_stopped = True
+        if self.held is not None:
+            self.held.is_stopped = True
+
+    @property
+    def is_busy(self) -> bool:
+        return self._thread.is_alive()
 
     def _work(self) -> None:
+        _step_back()
         if self.held is not None:
             self.held.work()
-        asked = self.ask(self.decisions.texts.chains[0].id, "train")
-        with self.explainers.of("identity") as explainer:  # the first question takes longer: not the user's
-            explainer.explain(self.query(asked, 0, 1, "predicted"), "cosine")
+        with suppress(TagtraceError):  # the first question takes longer: not the user's
+            for curvature, score in (("identity", "cosine"), (self.usual["curvature"], self.usual["score"])):
+                if not self._is_stopped:
+                    self.prepare(curvature, score)
+
+    @cached_property
+    def usual(self) -> dict[str, str]:
+        """The score and curvature that are asked for unless the user chooses: those that answer within a second.
+
+        ``relative`` with the exact Hessian needs P^2 work for each segment on its shortlist, and N P^2 before.
+        """
+        work = self.index.head.num_parameters**2
+        is_quick = 2 * SHORTLIST * work <= QUICK_WORK
+        is_exact = is_quick and (self.index.num_tokens * work <= SOON_WORK or load_inverse(self.index, 0.0) is not None)
+        return {"score": "relative", "curvature": "auto" if is_exact else "kronecker"}
 
     def ask(self, sentence: str, data: str | None = None) -> Asked:
         """The sentence with an id, of the held-out data first unless ``data`` is ``train``."""
@@ -75,23 +111,35 @@ class Model:
 
     def why(
         self, asked: Asked, query: Query, score: str = "cosine", curvature: str = "identity", kind: str = "token",
-        top: int = 20,
+        top: int = 20, *, wait: bool = True,
     ) -> dict[str, Any]:  # fmt: skip
-        """The training segments that support and oppose the labels of a query."""
+        """The training segments that support and oppose the labels of a query.
+
+        Where the curvature must be worked out first and ``wait`` is false, the answer is that of the identity.
+        """
         begin = time.perf_counter()
-        for name, value, known in (("score", score, SCORES), ("kind", kind, KINDS)):
-            if value not in known:
-                raise OptionError(f"{name} {value!r}: expected one of {', '.join(known)}")
         if not 1 <= top <= MAX_TOP:
             raise OptionError(f"top {top}: expected 1 to {MAX_TOP}")
-        with self.explainers.of(named_curvature(curvature)) as explainer:
-            found = explainer.explain(query, score, kind, top)  # pyright: ignore[reportArgumentType]
+        how, of = named(score, SCORES, "score"), named(kind, KINDS, "kind")
+        wanted = named_curvature(curvature)
+        is_ready = self.explainers.is_ready(wanted, how, of)
+        used: Curvature = wanted if wait or is_ready else "identity"
+        with self.explainers.of(used) as explainer:
+            found = explainer.explain(query, how, of, top)
+        self.explainers.made_ready(used, how, of)
         with self.decisions.reading() as ledger:
             sides = {
                 "supporters": [self._segment(ledger, one) for one in found.supporters],
                 "opposers": [self._segment(ledger, one) for one in found.opposers],
             }
-        return {"query": self._query_json(asked, query), **sides, "seconds": time.perf_counter() - begin}
+        return {
+            "query": self._query_json(asked, query),
+            **sides,
+            "curvature": used,
+            "is_ready": used == wanted,
+            "is_what_if_ready": self.explainers.is_ready_for_edits,
+            "seconds": time.perf_counter() - begin,
+        }
 
     def _segment(self, ledger: Ledger, one: Ranked) -> dict[str, Any]:
         shown = {**place_json(ledger, (one.chain, one.start, one.stop)), "score": one.score}
@@ -159,22 +207,42 @@ class Model:
             "rung": rung,
         }
 
-    def prepare(self, curvature: str, *, edits: bool, progress: Progress | None = None) -> dict[str, Any]:
-        """Work out a curvature, and with ``edits`` what suppositions need, before they are asked for."""
-        name: Curvature = "auto" if edits else named_curvature(curvature)
-        with self.explainers.of(name, progress, edits=edits) as explainer:
-            explainer.prepare("influence", "refine" if edits else "screen")
-            if edits:
-                _ = explainer.refiner, explainer.retrainer
+    def prepare(
+        self, curvature: str, score: str = "influence", kind: str = "token", progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Do now what questions with this curvature and score would wait for."""
+        name, how, of = named_curvature(curvature), named(score, SCORES, "score"), named(kind, KINDS, "kind")
+        asked = self.ask(self.decisions.texts.chains[0].id, "train")
+        with self.explainers.of(name, progress) as explainer:
+            if not self.explainers.is_ready(name, how, of) or name == "identity":
+                explainer.explain(self.query(asked, 0, 1, "predicted"), how, of)
+        self.explainers.made_ready(name, how, of)
         return {"curvature": name}
+
+    def prepare_edits(self, progress: Progress | None = None) -> dict[str, Any]:
+        """Do now what suppositions would wait for."""
+        with self.explainers.of("auto", progress, edits=True) as explainer:
+            explainer.prepare("influence", "refine")
+            _ = explainer.refiner, explainer.retrainer
+        return {"curvature": "auto"}
+
+
+def named(name: str, known: tuple[str, ...], what: str) -> Any:
+    """The score, curvature or kind that a page names."""
+    if name not in known:
+        raise OptionError(f"{what} {name!r}: expected one of {', '.join(known)}")
+    return name
 
 
 def named_curvature(name: str) -> Curvature:
-    """The curvature that a page names."""
-    name = "auto" if name == "hessian" else name
-    if name not in CURVATURES:
-        raise OptionError(f"curvature {name!r}: expected one of {', '.join(CURVATURES)}")
-    return name  # pyright: ignore[reportReturnType]
+    return named("auto" if name == "hessian" else name, CURVATURES, "curvature")
+
+
+def _step_back() -> None:
+    """Let threads that answer requests go before this one, where the system can."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _supposed(explainer: SharedExplainer, query: Query, edits: Sequence[Edit], verify: bool) -> tuple[str, Effect]:

@@ -81,12 +81,12 @@ def reading_routes(review: Review) -> APIRouter:
     @router.get("/findings", responses=answers.documented(answers.FindingsAnswer), summary="Findings by rank, filtered")
     def all_findings(
         pattern: Annotated[str, Query(pattern=r"^\d{0,9}$")] = "", change: Text = "", status: Text = "all",
-        text: Text = "", document: Text = "", offset: int = 0, limit: int = 50,
+        text: Text = "", document: Text = "", offset: int = 0, limit: int = 50, rank: Optional = None,
     ) -> Answer:  # fmt: skip
         with review.decisions.reading() as ledger:
             number = int(pattern) if pattern else None
             return Answer(
-                findings.list_findings(ledger, number, change, status or "all", text, document, offset, limit)
+                findings.list_findings(ledger, number, change, status or "all", text, document, offset, limit, rank)
             )
 
     @router.get(
@@ -102,16 +102,18 @@ def reading_routes(review: Review) -> APIRouter:
         summary="Other training segments with the same tokens and labels",
     )
     def occurrences(
-        rank: Optional = None, chain: Optional = None, start: Optional = None, stop: Optional = None
-    ) -> Answer:
+        rank: Optional = None, chain: Optional = None, start: Optional = None, stop: Optional = None,
+        offset: int = 0, limit: int = findings.MAX_ITEMS,
+    ) -> Answer:  # fmt: skip
         one = review.texts.by_rank.get(-1 if rank is None else rank)
         if rank is not None and one is None:
             raise NotFoundError(f"there is no finding {rank}")
-        segment = (chain, start, stop) if one is None else (one.chain, one.start, one.stop)
-        if any(part is None for part in segment):
+        if one is not None:
+            chain, start, stop = one.chain, one.start if start is None else start, one.stop if stop is None else stop
+        if chain is None or start is None or stop is None:
             raise OptionError("give a rank, or chain, start and stop")
         with review.decisions.reading() as ledger:
-            return Answer(findings.occurrences(ledger, segment))  # pyright: ignore[reportArgumentType]
+            return Answer(findings.occurrences(ledger, (chain, start, stop), one, offset, limit))
 
     @router.get("/history", responses=answers.documented(answers.HistoryAnswer), summary="Decisions, the newest first")
     def history(offset: int = 0, limit: int = 50) -> Answer:
@@ -162,5 +164,6 @@ def describe(review: Review, reviewer: str) -> dict[str, Any]:
         "scores": list(SCORES),
         "curvatures": list(CURVATURES),
         "kinds": list(KINDS),
+        "asking": {"score": "cosine", "curvature": "identity"} if review.model is None else review.model.usual,
         **state,
     }

@@ -32,10 +32,12 @@ def asking_routes(review: Review) -> APIRouter:
         sentence: Text, start: int, stop: int, target: Text = "predicted", score: Text = "cosine",
         curvature: Text = "identity", kind: Text = "token", top: int = 20,
         data: Annotated[Literal["dev", "train"] | None, Query()] = None,
+        wait: Annotated[bool, Query(description="False: by the identity where the curvature is not ready")] = True,
     ) -> Answer:  # fmt: skip
         model = review.the_model()
         asked = model.ask(sentence, data)
-        return Answer(model.why(asked, model.query(asked, start, stop, target), score, curvature, kind, top))
+        query = model.query(asked, start, stop, target)
+        return Answer(model.why(asked, query, score, curvature, kind, top, wait=wait))
 
     @router.post(
         "/what-if",
@@ -57,7 +59,9 @@ def asking_routes(review: Review) -> APIRouter:
         if body.kind == "prepare":
 
             def work(progress: Progress) -> dict[str, Any]:
-                return model.prepare(body.curvature, edits=body.what_if, progress=progress)
+                if body.what_if:
+                    return model.prepare_edits(progress)
+                return model.prepare(body.curvature, body.score, body.training, progress)
 
         else:
             query, edits = _supposed(model, _suppose_body(body))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
@@ -25,14 +26,17 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY = 1_000_000
+MAX_BULK = 6_000_000
 MAX_IMPORT = 20_000_000
-IMPORT_PATH = "/api/import"
+LIMITS = {"/api/import": MAX_IMPORT, "/api/decisions/bulk": MAX_BULK}
+"""Of bodies that may be longer."""
 CONTENT_TYPES = ("application/json", "application/x-ndjson")
 
 HEADERS = {
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -96,10 +100,11 @@ class Gate:
             if location := self._check_token(scope, headers):
                 await self._welcome(location, send)
                 return
-            self._check_origin(headers)
-            if scope["method"] not in ("GET", "HEAD"):
+            is_read = scope["method"] in ("GET", "HEAD")
+            self._check_origin(headers, is_read=is_read)
+            if not is_read:
                 self._check_post(headers)
-                limit = MAX_IMPORT if scope["path"] == IMPORT_PATH else MAX_BODY
+                limit = LIMITS.get(scope["path"], MAX_BODY)
                 receive = _replayed(await _body(receive, headers, limit), receive)
         except RefusalError as refusal:
             await _answer(send, refusal.status, str(refusal))
@@ -131,18 +136,23 @@ class Gate:
         return self.guard.token is not None and hmac.compare_digest(given.encode(), self.guard.token.encode())
 
     async def _welcome(self, location: str, send: Send) -> None:
-        """Keep the token in a cookie and leave the address that has it."""
-        cookie = f"{self.guard.cookie}={self.guard.token}; Path=/; HttpOnly; SameSite=Strict"
+        """Keep the token in a cookie and leave the address that has it.
+
+        Lax, not strict: a link to a finding that a colleague sent is followed from another site. What changes anything
+        is a POST, which needs the page's own token besides.
+        """
+        cookie = f"{self.guard.cookie}={self.guard.token}; Path=/; HttpOnly; SameSite=Lax"
         local = "/" + location.lstrip("/\\")  # never to another host
         headers = [(b"location", local.encode("ascii", "ignore")), (b"set-cookie", cookie.encode())]
         await send({"type": "http.response.start", "status": 303, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
 
-    def _check_origin(self, headers: Headers) -> None:
+    def _check_origin(self, headers: Headers, *, is_read: bool) -> None:
         host, origin = headers["host"], headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
             raise RefusalError(403, "the request comes from another page")
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not _is_navigation(headers):
+        is_followed = is_read and _is_navigation(headers)
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_followed:
             raise RefusalError(403, "the request comes from another page")
 
     def _check_post(self, headers: Headers) -> None:
@@ -163,10 +173,11 @@ def _name(host: str) -> str:
 
     >>> _name("localhost:8321"), _name("[::1]:80"), _name("127.0.0.1")
     ('localhost', '::1', '127.0.0.1')
+    >>> _name("[::1].evil.example"), _name("localhost:80@evil.example")
+    ('', '')
     """
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
+    found = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]*))(?::\d{1,5})?", host)
+    return "" if found is None else (found[1] or found[2]).lower()
 
 
 def _cookie(headers: Headers, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -84,6 +85,9 @@ def serve(
     if browser:
         threading.Timer(0.5, webbrowser.open, (url,)).start()
     uvicorn.Server(config).run(sockets=[sock])
+    if review.is_busy:  # a process that ends in the middle of a computation waits for it; decisions are on the disk
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def check_host(host: str, *, allow_remote: bool) -> None:

@@ -1,6 +1,6 @@
-// Decisions about many places at once, each seen in a preview before.
+// Decisions about many places at once, each of which can be seen in a preview before.
 
-import { get, itemsOf } from "./api.js";
+import { get } from "./api.js";
 import { decideAll } from "./decide.js";
 import { counted } from "./dom.js";
 import { say } from "./messages.js";
@@ -8,54 +8,65 @@ import { newKey } from "./outbox.js";
 import { preview } from "./preview.js";
 import * as state from "./state.js";
 
-/** Make a change of a finding at all places with its tokens and labels. */
-export async function applyToAll(one, change) {
-  if (change.start !== one.start || change.stop !== one.stop) {
-    say("Only a change within the finding's own tokens can be made at all occurrences.");
-    return;
-  }
+const FIRST = 30;
+const PART = 1000;
+const MOST = 19_000; // the server takes 20,000 decisions together
+
+/** Make a change of a finding at all places with its tokens and labels; `read` completes the finding's sentence. */
+export async function applyToAll(one, change, read) {
   try {
-    const answer = await get("occurrences", { rank: one.rank });
-    const found = itemsOf(answer);
-    const rows = found.map((place) => ({ ...place, proposed: change.labels, status: place.decision?.status }));
-    const own = { ...one, labels: one.given, proposed: change.labels, isFinding: true };
+    const isOwn = change.start === one.start && change.stop === one.stop;
+    if (!isOwn && !one.sentence_tokens) await read(one);
+    const own = isOwn ? one : { ...one, ...cut(one, change), given: one.sentence_labels.slice(change.start, change.stop) };
+    const asked = { rank: one.rank, start: change.start, stop: change.stop };
+    const asRow = (place) => ({
+      ...place,
+      proposed: change.labels,
+      status: place.decision?.status,
+      action: place.rank === one.rank ? change.action : "relabel",
+    });
+    const { answer, rest } = await inParts("occurrences", asked, asRow);
+    const [text, given] = [own.tokens.join(" "), own.given.join(" ")];
+    const only = answer.total > MOST ? ` Only the first ${MOST.toLocaleString("en")} are taken.` : "";
     preview(
       {
         title: "Apply to all occurrences",
-        about: found.length
-          ? `“${one.tokens.join(" ")}” has the labels ${one.given.join(" ")} at ${counted(answer.total ?? found.length, "other place")} too${(answer.total ?? 0) > found.length ? `; the first ${found.length} are listed` : ""}. Ticked places get ${change.labels.join(" ")}; those already decided are not ticked.`
-          : `“${one.tokens.join(" ")}” with the labels ${one.given.join(" ")} is nowhere else in the training data.`,
-        rows: [{ ...own, status: "open" }, ...rows],
+        about: answer.total
+          ? `“${text}” has the labels ${given} at ${counted(answer.total, "other place")} too.${only} Ticked places get ${change.labels.join(" ")}; those already decided are not ticked.`
+          : `“${text}” with the labels ${given} is nowhere else in the training data.`,
+        rows: [{ ...own, labels: own.given, proposed: change.labels, status: "open", action: change.action }, ...answer.rows],
+        rest,
         verb: "Apply",
       },
-      (chosenRows) =>
-        bulk(chosenRows.map((place) => ({ ...place, action: place.isFinding ? change.action : "relabel" }))),
+      bulk,
     );
   } catch (error) {
     say(`Occurrences: ${error.message}`);
   }
 }
 
+/** Tokens start:stop of a finding's sentence and some around them. */
+function cut({ sentence_tokens: tokens }, { start, stop }) {
+  const before = tokens.slice(Math.max(0, start - 8), start);
+  return { start, stop, before, tokens: tokens.slice(start, stop), after: tokens.slice(stop, stop + 8) };
+}
+
 /** Accept what is open in the chosen pattern. */
 export async function acceptPattern() {
   const number = state.value("pattern");
   try {
-    const found = [];
-    for (let total = 1; found.length < total;) {
-      const answer = await get("findings", { pattern: number, status: "open", offset: found.length, limit: 100 });
-      total = answer.items.length ? answer.total : 0;
-      found.push(...answer.items);
-    }
-    if (!found.length) {
+    const asRow = (one) => ({ ...one, labels: one.given, action: "accept" });
+    const { answer, rest } = await inParts("findings", { pattern: number, status: "open" }, asRow);
+    if (!answer.total) {
       say("Nothing is open in this pattern.");
       return;
     }
-    const rows = found.map((one) => ({ ...one, labels: one.given, action: "accept" }));
     preview(
       {
         title: `Accept all open findings of pattern ${number}`,
         about: "Ticked findings get the labels proposed.",
-        rows,
+        rows: answer.rows,
+        rest,
         verb: "Accept",
       },
       bulk,
@@ -63,6 +74,25 @@ export async function acceptPattern() {
   } catch (error) {
     say(`Pattern ${number}: ${error.message}`);
   }
+}
+
+/** The first items of a list as rows, and how to read the others; that stops once nobody wants them. */
+async function inParts(path, query, asRow) {
+  const answer = await get(path, { ...query, offset: 0, limit: FIRST });
+  const total = Math.min(answer.total ?? answer.items.length, MOST);
+  const load = async (isWanted) => {
+    const rows = [];
+    while (isWanted() && answer.items.length + rows.length < total) {
+      const found = await get(path, { ...query, offset: answer.items.length + rows.length, limit: PART });
+      if (!found.items.length) break;
+      rows.push(...found.items.map(asRow));
+    }
+    return rows;
+  };
+  return {
+    answer: { total: answer.total ?? answer.items.length, rows: answer.items.map(asRow) },
+    rest: total > answer.items.length ? { number: total - answer.items.length, load } : null,
+  };
 }
 
 function bulk(places) {

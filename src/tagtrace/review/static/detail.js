@@ -48,7 +48,7 @@ const complete = later(60, async (one) => {
 });
 
 /** Read the sentence of a finding, once. */
-async function whole(one) {
+export async function whole(one) {
   one.isRead ??= get(`findings/${one.rank}`);
   try {
     const read = await one.isRead;

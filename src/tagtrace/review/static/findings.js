@@ -77,7 +77,7 @@ export async function reload(rank = rankShown) {
     failed: (error) => say(`Findings: ${error.message}`),
   });
   try {
-    await pages.start();
+    await pages.start(rank ? { rank } : {});
     if (shownFor !== asked) return;
     byId("findings-shown").textContent = pages.total ? counted(pages.total, "finding") : "No finding like this.";
     await stand(pages, rank);
@@ -87,15 +87,15 @@ export async function reload(rank = rankShown) {
   }
 }
 
-async function fetchPage(offset, limit) {
+async function fetchPage(offset, limit, more = {}) {
   await idle(); // so that the server's list and the page's knowledge are of the same time
-  const answer = await get("findings", { ...state.query("findings"), offset: offset(), limit });
+  const answer = await get("findings", { ...state.query("findings"), offset: offset(), limit, ...more });
   return { ...answer, items: answer.items.map(store.keep) };
 }
 
 /** Show the list, standing at a rank; a finding that the filter leaves out is shown beside it. */
 async function stand(pages, rank) {
-  const at = rank ? await pages.locate("rank", rank) : 0;
+  const at = rank ? (pages.first.place ?? (await pages.locate("rank", rank))) : 0;
   const isThere = pages.at(at) && (!rank || pages.at(at).rank === rank);
   list.show(pages, isThere ? { at } : { stop: at });
   if (isThere) chosen(at, pages.at(at));
@@ -191,7 +191,7 @@ function act(name, value) {
       }),
     why: () =>
       state.go("why", { sentence: one.sentence, data: "train", start: one.start, stop: one.stop, rank: one.rank }),
-    occurrences: () => applyToAll(one, detail.acceptance()),
+    occurrences: () => applyToAll(one, detail.acceptance(), detail.whole),
   };
   actions[name]();
 }

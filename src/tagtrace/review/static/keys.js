@@ -1,8 +1,8 @@
 // The keyboard: single keys, and g followed by a key. They rest in fields and dialogs, and can be turned off.
 
 import { byId, el, fill, kbd } from "./dom.js";
+import { KEYS_OFF } from "./names.js";
 
-const OFF = "tagtrace-keys-off";
 const TWO_KEYS = 1500;
 let maps = () => [];
 let isGoing = 0;
@@ -12,8 +12,8 @@ export function listen(current) {
   maps = current;
   document.addEventListener("keydown", onKey);
   const box = byId("use-keys");
-  box.checked = localStorage.getItem(OFF) === null;
-  box.addEventListener("change", () => (box.checked ? localStorage.removeItem(OFF) : localStorage.setItem(OFF, "yes")));
+  box.checked = localStorage.getItem(KEYS_OFF) === null;
+  box.addEventListener("change", () => (box.checked ? localStorage.removeItem(KEYS_OFF) : localStorage.setItem(KEYS_OFF, "yes")));
 }
 
 function onKey(event) {

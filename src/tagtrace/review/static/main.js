@@ -106,6 +106,7 @@ async function start() {
     (error) => say(`A decision made before the reload was refused: ${error.message}`),
   );
   await untilThere(project.load);
+  state.setDefaults(project.project.asking);
   changes.follow(othersDecided);
   if (!state.view()) state.go(project.project.has.findings === false ? "errors" : "findings", {}, { replace: true });
   else state.go(state.view(), {}, { replace: true });

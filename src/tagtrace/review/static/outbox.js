@@ -3,8 +3,8 @@
 
 import { Gone, post } from "./api.js";
 import { byId } from "./dom.js";
+import { OUTBOX } from "./names.js";
 
-const KEPT = "tagtrace-outbox";
 const WAITS = [300, 1000, 2000, 4000];
 const waiting = [];
 let isSending = false;
@@ -27,9 +27,9 @@ export const idle = () => (waiting.length ? new Promise((resolve) => idlers.push
 export function resume(done, refused) {
   let kept = [];
   try {
-    kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "[]");
+    kept = JSON.parse(sessionStorage.getItem(OUTBOX) ?? "[]");
   } catch {
-    sessionStorage.removeItem(KEPT);
+    sessionStorage.removeItem(OUTBOX);
   }
   for (const [path, body] of kept) send(path, body, { done, refused });
 }
@@ -69,7 +69,7 @@ function leave(action) {
 
 function keep() {
   try {
-    sessionStorage.setItem(KEPT, JSON.stringify(waiting.map(({ path, body }) => [path, body])));
+    sessionStorage.setItem(OUTBOX, JSON.stringify(waiting.map(({ path, body }) => [path, body])));
   } catch {
     // a full storage: the decisions are still in this page
   }

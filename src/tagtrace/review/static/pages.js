@@ -4,7 +4,7 @@
 // here: as many as are known to have left before a page are subtracted from where it is asked for. Where the server's count shows
 // that more has changed than is known, `stale` is called, and the list is to be asked for anew.
 
-const SIZE = 100;
+export const SIZE = 100;
 
 export class Pages {
   /** `fetch(offset, limit)` -> {total, items}, where `offset()` is asked as late as can be; `remains(item)`: whether the server would still list it. */
@@ -12,12 +12,13 @@ export class Pages {
     Object.assign(this, { fetch, remains, loaded, stale, failed, total: 0, items: [], asked: new Map() });
   }
 
-  /** The first page. */
-  async start() {
-    this.first = await this.fetch(() => 0, SIZE);
+  /** The first page, or the one that `more` asks for. */
+  async start(more = {}) {
+    this.first = await this.fetch(() => 0, SIZE, more);
     this.total = this.first.total;
-    this.#put(0, this.first.items);
-    this.asked.set(0, Promise.resolve());
+    const offset = this.first.offset ?? 0;
+    this.#put(offset, this.first.items);
+    this.asked.set(offset / SIZE, Promise.resolve());
     return this;
   }
 

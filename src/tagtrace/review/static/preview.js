@@ -1,37 +1,74 @@
 // A dialog that shows many places before something is decided about all of them.
 
 import { byId, counted, el, fill } from "./dom.js";
+import { say } from "./messages.js";
 import { badge, inContext } from "./text.js";
 
-const SHOWN = 500;
+const SHOWN = 30;
+const PAUSE = 200; // before the places that are not shown are read
 const dialog = byId("preview");
 const list = byId("preview-list");
-let places = [];
-let off = new Set();
-let confirmed = () => {};
+const more = byId("preview-more");
+/** What the dialog is about: its places, those left out, the ones still to come, and whether those are left out too. */
+let now = { places: [], off: new Set(), rest: null, isNone: false, action: () => {} };
 
-/** `rows`: {before, tokens, after, start, sentence, labels, proposed, status}; `action(chosen)` gets those that stay ticked. */
-export function preview({ title, about, rows, verb }, action) {
-  places = rows;
-  confirmed = action;
-  off = new Set(rows.flatMap((one, i) => (one.status && one.status !== "open" ? [i] : [])));
+/**
+ * `rows`: {before, tokens, after, start, sentence, labels, proposed, status}; `rest`: {number, load(isWanted)} of those still
+ * to come, or null; `action(chosen)` gets those that stay ticked.
+ */
+export function preview({ title, about, rows, rest = null, verb }, action) {
+  const own = { places: [], off: new Set(), rest, isNone: false, isWanted: true, action };
+  now = own;
+  add(own, rows);
   byId("preview-title").textContent = title;
   byId("preview-about").textContent = about;
   byId("preview-apply").dataset.verb = verb;
-  fill(
-    list,
-    rows.slice(0, SHOWN).map(row),
-    rows.length > SHOWN ? el("li", { class: "soft" }, `and ${counted(rows.length - SHOWN, "more place")}`) : null,
-  );
-  tell();
+  fill(list);
+  showMore();
   dialog.returnValue = "";
   dialog.showModal();
   byId("preview-apply").focus();
+  setTimeout(() => own.isWanted && whole(own), PAUSE);
+}
+
+/** Read the places still to come, once; resolves to whether all are there. */
+function whole(own) {
+  own.isWhole ??= read(own);
+  return own.isWhole;
+}
+
+async function read(own) {
+  try {
+    const others = (await own.rest?.load(() => own.isWanted)) ?? [];
+    own.rest = null;
+    add(own, others);
+    if (own === now) tell();
+    return true;
+  } catch (error) {
+    if (own === now) dialog.close("failed");
+    say(`Not all places could be read: ${error.message}`);
+    return false;
+  }
+}
+
+/** More places; those already decided are left out until they are ticked. */
+function add(own, rows) {
+  rows.forEach((one, i) => {
+    if (own.isNone || (one.status && one.status !== "open")) own.off.add(own.places.length + i);
+  });
+  own.places = [...own.places, ...rows];
+}
+
+/** The next rows: every place can be looked at. */
+function showMore() {
+  const first = list.children.length;
+  list.append(...now.places.slice(first, first + SHOWN).map((one, i) => row(one, first + i)));
+  tell();
 }
 
 function row(one, i) {
   const tick = el("input", { type: "checkbox", onchange: (event) => toggle(i, event.target.checked) });
-  tick.checked = !off.has(i);
+  tick.checked = !now.off.has(i);
   return el(
     "li",
     {},
@@ -55,25 +92,40 @@ function row(one, i) {
 }
 
 function toggle(i, isOn) {
-  if (isOn) off.delete(i);
-  else off.add(i);
+  if (isOn) now.off.delete(i);
+  else now.off.add(i);
   tell();
 }
 
 function tell() {
-  const number = places.length - off.size;
-  byId("preview-count").textContent = `${number.toLocaleString("en")} of ${counted(places.length, "place")}`;
+  const { places, off, rest, isNone } = now;
+  const total = places.length + (rest?.number ?? 0);
+  const number = places.length - off.size + (isNone ? 0 : (rest?.number ?? 0));
+  byId("preview-count").textContent = `${number.toLocaleString("en")} of ${counted(total, "place")}`;
   const apply = byId("preview-apply");
   apply.textContent = `${apply.dataset.verb} (${number.toLocaleString("en")})`;
   apply.disabled = number === 0;
-  byId("preview-all").checked = off.size === 0;
+  byId("preview-all").checked = number === total;
+  const hidden = places.length - list.children.length;
+  more.hidden = hidden <= 0;
+  more.textContent = `Show ${Math.min(hidden, SHOWN)} more of ${hidden.toLocaleString("en")}`;
 }
 
+more.addEventListener("click", () => {
+  const first = list.children.length;
+  showMore();
+  list.children[first]?.querySelector("input").focus();
+});
 byId("preview-all").addEventListener("change", (event) => {
-  off = new Set(event.target.checked ? [] : places.keys());
+  now.isNone = !event.target.checked;
+  now.off = new Set(now.isNone ? now.places.keys() : []);
   list.querySelectorAll("input").forEach((tick) => (tick.checked = event.target.checked));
   tell();
 });
-dialog.addEventListener("close", () => {
-  if (dialog.returnValue === "apply") confirmed(places.filter((_, i) => !off.has(i)));
+dialog.addEventListener("close", async () => {
+  const own = now;
+  own.isWanted = dialog.returnValue === "apply";
+  if (!own.isWanted || !(await whole(own))) return;
+  const chosen = own.places.filter((_, i) => !own.off.has(i));
+  if (chosen.length) own.action(chosen);
 });

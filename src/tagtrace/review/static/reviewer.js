@@ -2,17 +2,16 @@
 
 import { actAs } from "./api.js";
 import { byId } from "./dom.js";
+import { NAME } from "./names.js";
 
-const KEPT = "tagtrace-reviewer";
 const dialog = byId("reviewer");
 
 /** `renamed` runs after another name was chosen. */
 export function start(renamed) {
-  actAs(localStorage.getItem(KEPT));
   dialog.addEventListener("close", () => {
     const name = byId("reviewer-input").value.trim();
     if (dialog.returnValue !== "save" || !name) return;
-    localStorage.setItem(KEPT, name);
+    localStorage.setItem(NAME, name);
     actAs(name);
     renamed();
   });

@@ -30,6 +30,9 @@ function read() {
   return { view: VIEWS.includes(view) ? view : "", parameters };
 }
 
+/** Other values for parameters that are not set; they too stay out of the address. */
+export const setDefaults = (values) => Object.assign(DEFAULTS, values);
+
 export const view = () => state.view;
 export const value = (name) => state.parameters[name] ?? DEFAULTS[name] ?? "";
 

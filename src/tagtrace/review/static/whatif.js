@@ -1,14 +1,14 @@
 // What if training labels were others: probabilities before and after, predicted at once, verified by retraining on request.
 
-import { get, post } from "./api.js";
+import { post } from "./api.js";
 import { byId, counted, el, fill, kbd, percent, shortNumber } from "./dom.js";
+import { follow } from "./jobs.js";
 import { spell, typeOf } from "./labels.js";
 import { say } from "./messages.js";
 import { patterns } from "./patterns.js";
 import { project } from "./project.js";
 import { bar } from "./text.js";
 
-const POLL = 400;
 const UNLIKELY = 0.005;
 const RUNGS = { refine: "predicted", step: "one step", verify: "retrained" };
 let places = () => [];
@@ -19,9 +19,11 @@ let round = 0;
 let isTypeChosen = false;
 let wanted = () => null;
 let tokens = () => [];
+let isPrepared = () => true;
 
+/** `view` says what is asked about; its `isPrepared` whether the server can answer at once. */
 export function start(view) {
-  ({ places, target, tokens, wanted } = view);
+  ({ places, target, tokens, wanted, isPrepared } = view);
   byId("what-if-type").addEventListener("change", () => (isTypeChosen = true));
   const panel = byId("what-if-title").closest("section");
   const actions = { remove, relabel, pattern: fixPattern };
@@ -36,6 +38,9 @@ export function clear() {
   answers = {};
   show();
 }
+
+/** Whether something was supposed about the prediction shown. */
+export const isAsked = () => asked !== null;
 
 export function show() {
   const chosen = places();
@@ -102,6 +107,9 @@ async function ask(title, edits, pattern = null) {
   answers = {};
   draw();
   try {
+    if (!isPrepared()) await work({ kind: "prepare", what_if: true }, "working out the curvature, once…", own);
+    if (own !== round) return;
+    asked.state = "predicting…";
     const answer = await post("what-if", asked.body);
     if (own !== round) return;
     answers[answer.rung === "verify" ? "verified" : "predicted"] = answer;
@@ -123,23 +131,10 @@ export async function verify() {
     return;
   }
   const own = round;
-  asked.state = "retraining…";
-  asked.progress = null;
-  draw();
   try {
-    const { job } = await post("jobs", { kind: "verify", ...asked.body });
-    for (;;) {
-      await new Promise((resolve) => setTimeout(resolve, POLL));
-      if (own !== round) return;
-      const found = await get(`jobs/${job}`);
-      if (found.state === "failed") throw new Error(found.error);
-      if (found.state === "done") {
-        answers.verified = found.result;
-        break;
-      }
-      asked.progress = found.progress;
-      draw();
-    }
+    const result = await work({ kind: "verify", ...asked.body }, "retraining…", own);
+    if (own !== round) return;
+    answers.verified = result;
     asked.state = "";
     say(
       `Verified by retraining: loss ${shortNumber(answers.verified.loss_before)} → ${shortNumber(answers.verified.loss_after)}.`,
@@ -152,6 +147,24 @@ export async function verify() {
   draw();
 }
 
+/** A job whose progress is shown while nothing else is supposed. */
+async function work(body, name, own) {
+  Object.assign(asked, { state: name, isWorking: true, progress: null });
+  draw();
+  try {
+    return await follow(
+      body,
+      (progress) => {
+        asked.progress = progress;
+        draw();
+      },
+      () => own === round,
+    );
+  } finally {
+    if (own === round) asked.isWorking = false;
+  }
+}
+
 function draw() {
   const place = byId("what-if-answer");
   if (!asked) {
@@ -160,13 +173,11 @@ function draw() {
   }
   const any = answers.predicted ?? answers.verified;
   const progress =
-    asked.state === "retraining…"
-      ? el(
-          "progress",
-          asked.progress
-            ? { max: asked.progress[1], value: asked.progress[0], "aria-label": "Retraining" }
-            : { "aria-label": "Retraining" },
-        )
+    asked.isWorking
+      ? el("progress", {
+          "aria-label": asked.state,
+          ...(asked.progress ? { max: asked.progress[1], value: asked.progress[0] } : {}),
+        })
       : null;
   const hadFocus = place.contains(document.activeElement);
   const verifyButton =

@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { decideSegment } from "./decide.js";
 import { byId, el, fill, kbd, later, shortNumber } from "./dom.js";
 import { bindFilter, fillFilter } from "./filter.js";
+import { follow } from "./jobs.js";
 import { spell, typeOf } from "./labels.js";
 import { say } from "./messages.js";
 import { project } from "./project.js";
@@ -26,6 +27,7 @@ export function start() {
     places,
     target: () => ({ ...placeAsked(), target: state.value("target") }),
     tokens: () => answer?.query.tokens ?? [],
+    isPrepared: () => answer?.is_what_if_ready !== false,
     wanted: () => answer?.query.gold && typeOf(answer.query.gold[answer.query.start], project.scheme),
   });
   for (const side of SIDES) {
@@ -56,27 +58,48 @@ export async function show({ again = false } = {}) {
   asking?.abort();
   asking = new AbortController();
   byId("why-shown").textContent = "Asking…";
-  const slow = setTimeout(
-    () => (byId("why-shown").textContent = "Asking… the first question takes longer: the curvature is worked out."),
-    1500,
-  );
   root.setAttribute("aria-busy", "true");
   try {
-    answer = await get("why", query, asking.signal);
+    answer = await get("why", { ...query, wait: false }, asking.signal);
     if (!again) [at] = [0, whatIf.clear()];
     draw();
     byId("why-shown").textContent = `${(answer.seconds ?? 0).toFixed(2)} s`;
+    if (answer.is_ready === false) prepare(query, asked);
     if (document.activeElement === document.body) focusRow();
   } catch (error) {
-    clearTimeout(slow);
     if (error.name === "AbortError") return;
     shownFor = "";
     byId("why-shown").textContent = error.message;
     say(`Why: ${error.message}`);
   }
   root.removeAttribute("aria-busy");
-  clearTimeout(slow);
 }
+
+/** Have the curvature worked out that this answer does without, then ask again. */
+async function prepare({ curvature, score, kind }, asked) {
+  const place = byId("why-shown");
+  const isWanted = () => shownFor === asked;
+  const tell = (progress) => {
+    const part = progress ? `, ${Math.floor((100 * progress[0]) / progress[1])} %` : "";
+    place.textContent = `Without curvature for now: it is being worked out, once${part}…`;
+  };
+  tell(null);
+  try {
+    if (!(await follow({ kind: "prepare", curvature, score, training: kind }, tell, isWanted))) return;
+  } catch (error) {
+    if (isWanted()) place.textContent = `Without curvature: ${error.message}`;
+    return;
+  }
+  if (state.view() !== "why") forget();
+  else if (!isTouched()) show({ again: true });
+  else {
+    fill(place, el("button", { type: "button", onclick: () => show({ again: true }) }, "Ask again with curvature"));
+    say("The curvature is worked out: ask again to see the answer with it.");
+  }
+}
+
+/** Whether the reader did something with the answer, which should then not change by itself. */
+const isTouched = () => at !== 0 || whatIf.isAsked() || segments().some((one) => one.isMarked || one.decision);
 
 function explainNothing() {
   answer = null;

@@ -1,0 +1,21 @@
+// The first requests, on their way while the other modules still load.
+
+import { actAs, begin } from "./api.js";
+import { NAME, OUTBOX } from "./names.js";
+import { SIZE } from "./pages.js";
+import * as state from "./state.js";
+
+
+/** What the view of this address asks for first; nothing where decisions wait that would change it. */
+function asked() {
+  if (JSON.parse(sessionStorage.getItem(OUTBOX) ?? "[]").length) return;
+  const rank = Number(state.value("rank"));
+  const page = { offset: 0, limit: SIZE };
+  if (state.view() === "errors") begin("errors", { ...state.query("errors"), ...page });
+  if (["findings", ""].includes(state.view()))
+    begin("findings", { ...state.query("findings"), ...page, ...(rank ? { rank } : {}) });
+}
+
+actAs(localStorage.getItem(NAME));
+begin("project");
+asked();
