@@ -10,8 +10,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,10 +21,19 @@ from torch import Tensor
 from tagtrace import Corpus, LabelSet, Sentence, read_corpus
 from tagtrace.data import Segment, segments
 from tagtrace.findings import assign_folds
+from tagtrace.reproduce.conll import (
+    LONGEST,
+    changed_documents,
+    in_documents,
+    published_noise,
+    read_split,
+    soccer_documents,
+    ten_documents,
+)
+
+__all__ = ["LONGEST", "NUM_FOLDS", "TASKS", "Task", "read_task"]
 
 NUM_FOLDS = 5
-LONGEST = 800
-"""Documents with as many tokens or more are left out of document measures, as in the paper."""
 
 
 @dataclass(frozen=True)
@@ -62,49 +69,28 @@ def read_task(name: str, data: Path, seed: int) -> Task:
 
 
 def reiss(data: Path, seed: int) -> Task:
-    corpus, true, held_out = _conll("train_original", data)
-    before = read_corpus(data / "conll2003_corrected/validation_original.jsonl.gz").sentences
+    corpus, true, held_out = read_split(data, "train_original"), _true(data), _held_out(data)
+    before = read_split(data, "validation_original").sentences
     validation = held_out["validation"]
-    changed = {new.document for old, new in zip(before, validation, strict=True) if old.labels != new.labels}
+    changed = changed_documents(before, validation)
     trusted = {"taught": validation, "taught10": ten_documents(validation, changed, seed)}
-    return Task("reiss", seed, corpus.with_sentences(with_documents(corpus.sentences)), true, trusted, held_out, {})
+    return Task("reiss", seed, corpus, true, trusted, held_out, {})
 
 
 def noise(data: Path, seed: int) -> Task:
-    corpus, true, held_out = _conll("train_corrected_modified_docs", data)
-    labels = {document.id: iter(document.labels) for document in corpus.sentences}
-    true = [sentence for sentence in true if sentence.document in labels]
-    noised = [one.with_labels([next(labels[one.document]) for _ in one.tokens]) for one in true]
+    corpus, kinds = published_noise(data)
+    true, held_out = in_documents(_true(data), corpus.documents), _held_out(data)
     validation = held_out["validation"]
-    soccer = {one.document for one in validation if one.id.endswith("_0") and one.tokens[0].lower() == "soccer"}
-    with gzip.open(corpus.path, "rt") as lines:
-        kinds = {row["id"]: row["metadata"]["modified"] for row in map(json.loads, lines)}
-    trusted = {"taught10": ten_documents(validation, soccer, seed)}
-    modified = {name: kind for name, kind in kinds.items() if kind}
-    return Task("noise", seed, corpus.with_sentences(noised), true, trusted, held_out, modified)
+    trusted = {"taught10": ten_documents(validation, soccer_documents(validation), seed)}
+    return Task("noise", seed, corpus, true, trusted, held_out, kinds)
 
 
-def _conll(train: str, data: Path) -> tuple[Corpus, list[Sentence], dict[str, list[Sentence]]]:
-    """A training file, the corrected training sentences and the held-out ones."""
-    folder = data / "conll2003_corrected"
-    true = with_documents(read_corpus(folder / "train_corrected.jsonl.gz").sentences)
-    held_out = {
-        split: with_documents(read_corpus(folder / f"{split}_corrected.jsonl.gz").sentences)
-        for split in ("validation", "test")
-    }
-    return read_corpus(folder / f"{train}.jsonl.gz"), true, held_out
+def _true(data: Path) -> list[Sentence]:
+    return list(read_split(data, "train_corrected").sentences)
 
 
-def with_documents(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """The document of each sentence, from its id ``conll_train_12_3``."""
-    return [replace(one, document=one.id.rsplit("_", 1)[0]) for one in sentences]
-
-
-def ten_documents(sentences: Sequence[Sentence], names: set[str], seed: int) -> list[Sentence]:
-    """The sentences of ten of the documents that are short enough."""
-    sizes = {name: sum(len(one) for one in sentences if one.document == name) for name in sorted(names)}
-    chosen = Random(seed).sample([name for name, size in sizes.items() if size < LONGEST], 10)
-    return [one for one in sentences if one.document in chosen]
+def _held_out(data: Path) -> dict[str, list[Sentence]]:
+    return {split: list(read_split(data, f"{split}_corrected").sentences) for split in ("validation", "test")}
 
 
 Mistake = Callable[[str, Segment], Segment | None]

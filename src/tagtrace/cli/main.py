@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from tagtrace._checks import TagtraceError
 from tagtrace._version import __version__
-from tagtrace.cli import audit, data, demo, explain, fix, gain, index, review, tagger, what_if
+from tagtrace.cli import audit, data, demo, explain, fix, gain, index, reproduce, review, tagger, what_if
 
 
 class OneLineErrors(click.Group):
@@ -65,4 +65,5 @@ main.add_command(what_if.flip)
 main.add_command(audit.audit)
 main.add_command(fix.fix)
 main.add_command(gain.gain)
+main.add_command(reproduce.reproduce)
 main.add_command(review.review)

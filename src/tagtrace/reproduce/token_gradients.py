@@ -1,0 +1,121 @@
+"""Products of the gradients of tokens' conditional losses, for all trusted and all training tokens at once.
+
+A token's gradient has the errors e (C,) and the features f (D,), and P and N are its neighbours' labels, one-hot (zero
+where it has none): e f^T and e in W and the bias, P x e + e x N in A. So with x = (f, 1, P, N)
+
+    g . g'  =  (e . e') (x . x')  +  (P . e') (e . N')  +  (e . P') (N . e')
+
+which takes D multiply-adds a pair and not the C D of a direction in theta (``influence.tokens``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tagtrace._checks import OptionError
+from tagtrace.findings import Trusted
+from tagtrace.index import Index, token_errors
+from tagtrace.tagger import Rows
+from tagtrace.tagger.head import Head
+
+CELLS = 2**23
+"""Products held at once."""
+
+
+@dataclass(frozen=True)
+class TokenGradients:
+    """The gradients of n tokens, factored."""
+
+    errors: Tensor
+    """e, (n, C)"""
+    vectors: Tensor
+    """x = (f, 1, P, N), (n, D + 1 + 2 C)"""
+    before: Tensor
+    """P, (n, C)"""
+    after: Tensor
+    """N, (n, C)"""
+
+    @classmethod
+    def of(cls, rows: Rows, errors: Tensor) -> TokenGradients:
+        """Of all tokens of ``rows``, with their errors (n, C); in float64."""
+        C = errors.shape[1]
+        last = rows.lengths.cumsum(0) - 1
+        before = F.one_hot(rows.labels.long().roll(1), C).double()
+        after = F.one_hot(rows.labels.long().roll(-1), C).double()
+        before[last - rows.lengths + 1] = 0.0
+        after[last] = 0.0
+        features = rows.features.double()
+        vectors = torch.cat([features, features.new_ones(len(features), 1), before, after], 1)
+        return cls(errors.double(), vectors, before, after)
+
+    def __len__(self) -> int:
+        return len(self.errors)
+
+    def __getitem__(self, which: Tensor | slice) -> TokenGradients:
+        return TokenGradients(self.errors[which], self.vectors[which], self.before[which], self.after[which])
+
+    def norms(self) -> Tensor:
+        """|g|, (n,)."""
+        own = self.errors.square().sum(1) * self.vectors.square().sum(1)
+        shared = (self.before * self.errors).sum(1) * (self.after * self.errors).sum(1)
+        return (own + 2.0 * shared).clamp(min=0.0).sqrt()
+
+    def unit(self) -> TokenGradients:
+        """The same directions with norm 1; zeros stay."""
+        norms = self.norms().unsqueeze(1)
+        return TokenGradients(
+            torch.where(norms > 0, self.errors / norms.clamp(min=1e-300), 0.0), self.vectors, self.before, self.after
+        )
+
+    def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> TokenGradients:
+        parts = (self.errors, self.vectors, self.before, self.after)
+        return TokenGradients(*(part.to(device, dtype) for part in parts))
+
+    def products(self, other: TokenGradients) -> Tensor:
+        """g . g' of all pairs, (n, n')."""
+        found = (self.errors @ other.errors.T) * (self.vectors @ other.vectors.T)
+        found += (self.before @ other.errors.T) * (self.errors @ other.after.T)
+        found += (self.errors @ other.before.T) * (self.after @ other.errors.T)
+        return found
+
+
+@torch.no_grad()
+def opposition(
+    index: Index, trusted: Trusted, top_k: int = 10, device: torch.device | None = None
+) -> dict[str, Tensor]:
+    """How much each training token opposes the trusted ones asked about, (N,), by ``identity`` and by ``cosine``.
+
+    The mean of the ``top_k`` largest -g_q . g_k / N, or of the largest minus cosines: as ``findings.trusted_scores``
+    with these methods and the aggregate ``top``, faster where queries are many.
+    """
+    check_head(index.head)
+    device = device or torch.device("cpu")
+    asked = TokenGradients.of(trusted.rows, token_errors(index.head, trusted.rows))[trusted.tokens]
+    queries, sizes = asked.unit().to(device), asked.norms().to(device, torch.float32)  # (Q,)
+    count = min(top_k, len(asked))
+    found: dict[str, list[Tensor]] = {"identity": [], "cosine": []}
+    for part in training_gradients(index, max(CELLS // len(asked), 1)):
+        opposed = -part.unit().to(device).products(queries)  # (n, Q): minus cosines
+        found["cosine"].append(opposed.topk(count, 1, sorted=False).values.double().mean(1).cpu())
+        best = (opposed * sizes).topk(count, 1, sorted=False).values  # (n, top_k), less a factor for each row
+        found["identity"].append(best.double().mean(1).cpu() * part.norms() / index.num_chains)
+    return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def training_gradients(index: Index, count: int) -> Iterator[TokenGradients]:
+    """Those of all tokens of an index, about ``count`` at a time."""
+    for shard in index.shards:
+        start = 0
+        for rows in shard.rows().chunks(count):
+            yield TokenGradients.of(rows, shard.errors[start : start + len(rows.labels)])
+            start += len(rows.labels)
+
+
+def check_head(head: Head) -> None:
+    if {name for name, _ in head.named_parameters()} != {"weight", "transitions"}:
+        raise OptionError("the products of tokens' gradients are worked out for a CRF without start and end scores")

