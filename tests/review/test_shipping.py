@@ -1,4 +1,4 @@
-"""What is installed has the page in it."""
+"""What is installed has the page, and the configurations of experiments, in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_page_finds_all_its_files() -> None:
 
 
 @pytest.mark.skipif(find_spec("hatchling") is None, reason="hatchling is not installed: no wheel can be built offline")
-def test_a_wheel_has_the_page_in_it(tmp_path: Path) -> None:
+def test_a_wheel_has_files_that_are_no_code_in_it(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
@@ -37,5 +37,7 @@ def test_a_wheel_has_the_page_in_it(tmp_path: Path) -> None:
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
-    for path in STATIC.iterdir():
-        assert f"tagtrace/review/static/{path.name}" in inside
+    for folder, kind in (("review/static", "*"), ("reproduce", "*.toml")):
+        paths = sorted((ROOT / "src/tagtrace" / folder).glob(kind))
+        assert paths
+        assert {f"tagtrace/{folder}/{path.name}" for path in paths} <= inside
