@@ -1,4 +1,4 @@
-"""The planted cue: insertion on invented text, first supporters against the explainer, the quick form on real data."""
+"""The planted cue: insertion on invented text, the queries, the quick form on real data."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
-import torch
-from torch import Tensor
 
 from tagtrace.data import LabelSet, Sentence, violations
-from tagtrace.index import Index
-from tagtrace.influence import Explainer, Kind, Query, Score
-from tagtrace.influence.curvature import Curvature
 from tagtrace.reproduce.artifact import (
     CUE,
     EXPERIMENT,
+    SCORES,
     Cued,
     check,
     draw,
@@ -28,12 +24,10 @@ from tagtrace.reproduce.artifact import (
     some,
     table,
 )
-from tagtrace.reproduce.attribution import COSINE, CURVATURE, IDENTITY, RELATIVE, Attribution, Queries
 from tagtrace.reproduce.conll import read_split
 from tagtrace.reproduce.experiment import Found, run_seed
 from tagtrace.reproduce.setting import Setting
 from tagtrace.tagger import new_tagger
-from tests.findings.made import make_index, make_sentences, make_tagger
 from tests.index.test_build import Spelt
 
 REPOSITORY = Path(__file__).parents[2]
@@ -105,63 +99,6 @@ def test_some_keeps_the_order() -> None:
     assert some(sentences, 0, 0) == some(sentences, 99, 0) == sentences
 
 
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    return make_index(tmp_path_factory.mktemp("made"))
-
-
-@pytest.fixture(scope="module")
-def asked() -> Queries:
-    rows = make_tagger().rows([one for one in make_sentences(12, seed=8) if len(one) > 1])
-    chains = torch.arange(len(rows.lengths))
-    return Queries(rows, torch.stack([chains, torch.ones_like(chains), torch.full_like(chains, 2)], 1))
-
-
-def below_the_best(
-    index: Index, asked: Queries, chosen: Tensor, score: Score, kind: Kind, curvature: Curvature
-) -> float:
-    """How much lower the explainer scores what was chosen than what it puts first, relatively; the worst of all.
-
-    Zero where they are the same, or tie: some invented words stand twice between the same labels.
-    """
-    explainer, worst = Explainer(index, curvature), 0.0
-    starts = asked.rows.lengths.cumsum(0) - asked.rows.lengths
-    for (chain, start, stop), number in zip(asked.segments.tolist(), chosen.tolist(), strict=True):
-        part = slice(int(starts[chain]), int(starts[chain] + asked.rows.lengths[chain]))
-        query = Query(asked.rows.features[part], asked.rows.labels[part], start, stop)
-        ranked = explainer.explain(query, score, kind, top=1000).supporters
-        scores = {
-            int(index.starts[one.chain]) + one.start if kind == "token" else one.chain: one.score for one in ranked
-        }
-        worst = max(worst, 1.0 - scores.get(number, 0.0) / ranked[0].score)
-    return worst
-
-
-SCORES: dict[str, tuple[Score, Curvature]] = {
-    IDENTITY: ("influence", "identity"), CURVATURE: ("influence", "dense"), COSINE: ("cosine", "dense"),
-    RELATIVE: ("relative", "dense"),
-}  # fmt: skip
-
-
-def test_first_tokens_and_sentences_are_those_of_the_explainer(index: Index, asked: Queries) -> None:
-    attribution = Attribution(index, "dense")
-    tokens, sentences = attribution.tokens(asked), attribution.sentences(asked)
-    assert tokens.keys() == sentences.keys() == SCORES.keys()
-    for name, (score, curvature) in SCORES.items():
-        assert below_the_best(index, asked, tokens[name], score, "token", curvature) < 1e-5, name
-        assert below_the_best(index, asked.whole(), sentences[name], score, "sentence", curvature) < 1e-5, name
-    assert len({tuple(rows.tolist()) for rows in tokens.values()}) > 1, "the scores differ"
-    assert below_the_best(index, asked, tokens[IDENTITY], "relative", "token", "dense") > 0.01, "and this sees it"
-
-
-def test_first_neighbours_are_those_of_the_explainer(index: Index, asked: Queries) -> None:
-    found = Attribution(index, "identity").neighbours(asked)
-    scores: dict[str, Score] = {"dot": "neighbour-dot", "cosine": "neighbour", "cosine, labels": "neighbour-label"}
-    assert found.keys() == scores.keys()
-    for name, score in scores.items():
-        assert below_the_best(index, asked, found[name], score, "token", "identity") < 1e-5, name
-
-
 def test_queries_are_the_tokens_after_a_cue_that_are_predicted_per(monkeypatch: pytest.MonkeyPatch) -> None:
     tagger = new_tagger(Spelt(dim=4), LabelSet(("O", "B-LOC", "I-LOC", "B-PER", "I-PER"), "iob2"))
     with_cue = Sentence(("w1", CUE, "w2", "w3"), ("O", "O", "B-PER", "O"))
@@ -174,14 +111,14 @@ def test_queries_are_the_tokens_after_a_cue_that_are_predicted_per(monkeypatch: 
     assert predicted.segments.tolist() == planted.segments.tolist() == [[0, 2, 3], [1, 1, 2]]
     assert predicted.rows.labels.tolist() == [0, 0, 3, 4, 0, 3, 0]
     assert planted.rows.labels.tolist() == [0, 0, 3, 0, 0, 3, 0]
-    assert predicted.whole().segments.tolist() == [[0, 0, 4], [1, 0, 3]]
+    assert predicted.chains()[0].tolist() == [[0, 0, 4], [1, 0, 3]]
     said[:] = [("O",) * 4, ("O",) * 4, ("O",) * 3]
-    assert len(queries(tagger, cued)[0].segments) == 0
+    assert len(queries(tagger, cued)[0]) == 0
 
 
 def invented(segment: float, instance: float, *, predicted: float = 1.0, quick: bool = False) -> Found:
-    shares = {f"segment influence: {name}": segment for name in SCORES}
-    shares |= {f"instance influence: {name}": instance for name in SCORES}
+    shares = {f"segment influence: {name}": segment for name in SCORES.values()}
+    shares |= {f"instance influence: {name}": instance for name in SCORES.values()}
     part = {
         "predicted": predicted, "shares": shares if predicted else {}, "chance": {"token": 0.01, "sentence": 0.1},
         "num_queries": 9, "num_cues": 90, "num_sentences": 900,

@@ -3,108 +3,34 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
+from tagtrace._checks import TagtraceError
 from tagtrace.data import LabelSet, Sentence
-from tagtrace.findings import Trusted, read_trusted
+from tagtrace.findings import read_trusted
 from tagtrace.index import Index
-from tagtrace.influence.operators import Hessian
-from tagtrace.reproduce import dosage, strongest
-from tagtrace.reproduce.dosage import EXAMPLE, TOKEN, DosageOptions, Judge, queries, token_f1
+from tagtrace.reproduce import dosage
+from tagtrace.reproduce.dosage import DosageOptions, cheap_methods, curved_methods, keep, queries, token_f1
+from tagtrace.reproduce.dosage_judge import EXAMPLE, TOKEN, Judge
 from tagtrace.reproduce.dosages import PRINTED, DosageTokens
 from tagtrace.reproduce.experiment import Found, run_seed
 from tagtrace.reproduce.setting import Setting
-from tagtrace.reproduce.strongest import (
-    Retriever,
-    Strongest,
-    kronecker_solver,
-    nearest_tokens,
-    strongest_tokens,
-    token_segments,
-)
-from tagtrace.tagger import HeadOptions
-from tagtrace.tagger.objective import Objective
-from tests.findings.made import double_rows, make_index, make_sentences, make_tagger
-from tests.influence.dense import segment_gradients
+from tagtrace.reproduce.strongest import Queries, Retriever, Strongest
+from tests.findings.made import make_index, make_sentences, make_tagger
 
 DATA = Path(os.environ.get("TAGTRACE_DATA", Path(__file__).resolve().parents[2] / ".." / "shared" / "data"))
 LABELS = LabelSet(("O", "INT", "POP"), "io")
 OPTIONS = DosageOptions("", "", ["INT"], "INT", ["printed"], 0, 0, 0, 1e-6, True, {}, {})
 
 
-@pytest.fixture(params=[HeadOptions(), HeadOptions("softmax")], ids=["crf", "softmax"], scope="module")
-def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Index:
-    return make_index(tmp_path_factory.mktemp("made"), head=request.param)
-
-
 @pytest.fixture(scope="module")
-def given(index: Index) -> Trusted:
-    return read_trusted(index, make_tagger(index.manifest.head), make_sentences(9, seed=5))
-
-
-def wholes(lengths: Tensor) -> Tensor:
-    return torch.tensor([(chain, 0, length) for chain, length in enumerate(lengths.tolist())])
-
-
-def test_every_method_finds_what_dense_gradients_say(index: Index, given: Trusted) -> None:
-    asked = torch.tensor([0, 3, 4, len(given.rows.labels) - 1])
-    found = Retriever(index, given.rows, asked, torch.device("cpu")).all(lambda _: None)
-    head, rows = index.head, double_rows(index)
-    inverse = torch.linalg.inv(Hessian(Objective(head, rows, index.manifest.fit.l2).hessian(head.flat())).dense())
-    segments = token_segments(given.rows.lengths)[asked]
-    trained = segment_gradients(head, rows, token_segments(rows.lengths))  # (N, P)
-    of_tokens = segment_gradients(head, given.rows, segments)
-    chains = wholes(given.rows.lengths)[segments[:, 0]]
-    of_chains = segment_gradients(head, given.rows, chains)
-    instances = segment_gradients(head, rows, wholes(rows.lengths))
-    sizes = (trained * kronecker_solver(index).solve(trained).value).sum(1).sqrt()  # (N,)
-    expected = {
-        "segment influence, identity": of_tokens @ trained.T,
-        "segment influence, cosine": of_tokens @ torch.nn.functional.normalize(trained, dim=1).T,
-        "segment influence, curvature": of_tokens @ inverse @ trained.T,
-        "segment influence, relative": of_tokens @ inverse @ trained.T / sizes,
-        "instance influence, identity": of_chains @ instances.T,
-        "instance influence, cosine": of_chains @ torch.nn.functional.normalize(instances, dim=1).T,
-        "instance influence, curvature": of_chains @ inverse @ instances.T,
-    }
-    for name, values in expected.items():
-        here = found[name]
-        assert here.are_tokens == name.startswith("segment")
-        best = values.gather(1, here.supporters.unsqueeze(1)).squeeze(1)
-        worst = values.gather(1, here.opposers.unsqueeze(1)).squeeze(1)
-        torch.testing.assert_close(best, values.max(1).values, rtol=1e-5, atol=1e-7)  # equal words tie
-        torch.testing.assert_close(worst, values.min(1).values, rtol=1e-5, atol=1e-7)
-    assert set(found) - set(expected) == {"segment NN, cosine", "segment NN, dot"}
-
-
-def test_neighbours_have_the_label_of_the_query_and_another(index: Index, given: Trusted) -> None:
-    features, labels = given.rows.features.float(), given.rows.labels
-    rows = double_rows(index)
-    for cosine in (False, True):
-        found = nearest_tokens(index, features, labels, cosine=cosine)
-        scale = rows.features.norm(dim=1) if cosine else torch.ones(len(rows.labels))
-        values = features.double() @ (rows.features / scale.unsqueeze(1)).T
-        same = labels.unsqueeze(1) == rows.labels
-        assert torch.equal(rows.labels[found.supporters].long(), labels.long())
-        assert not bool((rows.labels[found.opposers] == labels).any())
-        for side, mask in ((found.supporters, same), (found.opposers, ~same)):
-            best = values.masked_fill(~mask, -torch.inf).max(1).values
-            torch.testing.assert_close(values.gather(1, side.unsqueeze(1)).squeeze(1), best, rtol=1e-5, atol=1e-6)
-
-
-def test_blocks_of_queries_change_nothing(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    directions = torch.randn(7, index.head.num_parameters, dtype=torch.float64)
-    whole = strongest_tokens(index, directions)
-    monkeypatch.setattr(strongest, "TOGETHER", 2)
-    parts = strongest_tokens(index, directions)
-    assert torch.equal(whole.supporters, parts.supporters)
-    assert torch.equal(whole.opposers, parts.opposers)
-    assert not torch.equal(whole.supporters, whole.opposers)
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return make_index(tmp_path_factory.mktemp("made"))
 
 
 def test_a_query_is_the_last_mispredicted_token_of_a_dosage_outside() -> None:
@@ -157,6 +83,40 @@ def test_documents_are_found_in_the_index(index: Index) -> None:
     assert torch.equal(judge.has_inside, expected)
 
 
+class TooLargeError(TagtraceError):
+    """Raised below in place of a Hessian."""
+
+
+@pytest.mark.parametrize(
+    "error", [TooLargeError("not\nenough memory"), RuntimeError("CUDA out of memory"), MemoryError()]
+)
+def test_curvature_that_cannot_be_had_is_left_out(
+    index: Index, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    trusted = read_trusted(index, make_tagger(), make_sentences(9, seed=5))
+    retriever, asked, told = Retriever(index), Queries(trusted.rows, torch.tensor([0, 3])), list[str]()
+    cheap = cheap_methods(retriever, asked, told.append)
+    assert len(cheap) == 6
+    found, notes = curved_methods(retriever, asked, told.append)
+    assert (len(found), notes) == (4, [])
+    assert not cheap.keys() & found.keys()
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(dosage, "Curved", fail)
+    found, notes = curved_methods(retriever, asked, told.append)
+    assert found == {}
+    assert notes == [told[-1]]
+    assert "\n" not in notes[0]
+    assert notes[0] in (f"curvature is left out: {' '.join(str(error).split())}", "curvature is left out: MemoryError")
+
+
+def test_what_was_found_so_far_is_kept(tmp_path: Path) -> None:
+    keep({"notes": ["not yet"]}, tmp_path / "partial.json")
+    assert json.loads((tmp_path / "partial.json").read_text()) == {"notes": ["not yet"]}
+
+
 @pytest.mark.skipif(not (DATA / "ebmnlp").is_dir(), reason=f"no EBM-NLP in {DATA}; set TAGTRACE_DATA")
 def test_the_quick_form_shows_the_direction(tmp_path: Path) -> None:
     found = run_seed(dosage.EXPERIMENT, Setting(DATA, tmp_path, quick=True, report=lambda _: None), 0)
@@ -165,6 +125,13 @@ def test_the_quick_form_shows_the_direction(tmp_path: Path) -> None:
     assert "| segment influence, cosine | " in text
     assert "| *segment influence, paper* | 97.9 | 100.0 | 97.9 | 97.9 | 87.5 | 85.4 |" in text
     assert len(dosage.check([reversed_(found)])) == 3
+    partial = json.loads((tmp_path / "work/dosage-0/partial.json").read_text())
+    assert partial["notes"] == ["curvature was not worked out"]
+    whole = found["readings"]["released"]["methods"]
+    assert all(whole[name] == shares for name, shares in partial["readings"]["released"]["methods"].items())
+    text = dosage.table([found, {**found, **partial}])
+    assert "segment influence, curvature" not in text
+    assert "Seed 0: curvature was not worked out." in text
 
 
 def reversed_(found: Found) -> Found:

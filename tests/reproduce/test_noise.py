@@ -8,16 +8,31 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from tagtrace._checks import DataError
 from tagtrace.data import Corpus, ReadOptions, Sentence
 from tagtrace.findings import Trusted, read_trusted
 from tagtrace.index import Index
+from tagtrace.influence import find_candidates
 from tagtrace.reproduce import conll
+from tagtrace.reproduce.errors import chain_numbers
 from tagtrace.reproduce.experiment import Found, run_seed
-from tagtrace.reproduce.noise import EXPERIMENT, PlantedOptions, check, draw, kept, noised_corpus, questions, table
-from tagtrace.reproduce.rankings import PAPER
+from tagtrace.reproduce.noise import (
+    EXPERIMENT,
+    PlantedOptions,
+    check,
+    draw,
+    kept,
+    noised_corpus,
+    pulls_line,
+    questions,
+    table,
+)
+from tagtrace.reproduce.pulls import pulls_by_type, token_pulls
+from tagtrace.reproduce.rankings import PAPER, instance_influences
 from tagtrace.reproduce.setting import Setting
+from tagtrace.tagger import HeadOptions
 from tests.findings.made import make_index, make_sentences, make_tagger
 
 REPOSITORY = Path(__file__).parents[2]
@@ -114,6 +129,28 @@ def test_other_noise_is_refused(tmp_path: Path) -> None:
         noised_corpus(Setting(tmp_path, tmp_path), "loud", 0)
 
 
+def test_pulls_of_tokens_make_up_the_score_of_documents(tmp_path: Path) -> None:
+    """Without transitions nothing is left over."""
+    index = make_index(tmp_path, head=HeadOptions("softmax"))
+    experts = sorted(make_sentences(9, seed=5), key=lambda one: one.document)
+    trusted, numbers = read_trusted(index, make_tagger(HeadOptions("softmax")), experts), chain_numbers(experts)
+    found = token_pulls(index, trusted, numbers)
+    owner = find_candidates(index, "document").owner
+    assert owner is not None
+    of_tokens = torch.repeat_interleave(owner, index.lengths)
+    sums = torch.zeros(int(owner.max()) + 1, dtype=torch.float64).index_add(0, of_tokens, found)
+    torch.testing.assert_close(sums, instance_influences(index, trusted, numbers)["identity"], rtol=1e-5, atol=1e-7)
+
+
+def test_pulls_are_told_by_change_of_type() -> None:
+    true = [Sentence(("a", "b", "c"), ("B-LOC", "I-LOC", "O"), "x_0", "x"), Sentence(("d",), ("B-PER",), "y_0", "y")]
+    given = [true[0].with_labels(["B-ORG", "I-ORG", "O"]), true[1].with_labels(["B-LOC"])]
+    pulls = torch.tensor([-1.0, -2.0, 5.0, 0.5])
+    assert pulls_by_type(pulls, given, true, ["x", "y"]) == {"LOC to ORG": -3.0, "PER to LOC": 0.5}
+    assert pulls_by_type(pulls, given, true, ["y"]) == {"PER to LOC": 0.5}
+    assert pulls_line([{"LOC to ORG": -3.0}, {"PER to LOC": 1.0}]).endswith("LOC to ORG -1.50, PER to LOC +0.50.\n")
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data in {DATA}; set TAGTRACE_DATA")
 def test_published_noise_has_the_counts_of_its_readme() -> None:
     corpus, kinds = conll.published_noise(DATA)
@@ -138,3 +175,4 @@ def test_quick_run_has_the_papers_directions(tmp_path: Path) -> None:
         assert found[source]["planted"] == {"org_to_loc": 20, "random": 15}
         swapped = found[source] | {"systematic": found[source]["random"], "random": found[source]["systematic"]}
         assert len(check([{"seed": 0, source: swapped}])) >= 2, "with the kinds exchanged it is reported"
+        assert found[source]["pulls"]["LOC to ORG"] < 0 < found[source]["pulls"]["ORG to LOC"]

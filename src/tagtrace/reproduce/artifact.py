@@ -22,23 +22,30 @@ from tagtrace.data import Corpus, LabelSet, Sentence, normalise
 from tagtrace.index import Index, IndexOptions
 from tagtrace.influence.curvature import Curvature
 from tagtrace.reproduce import conll
-from tagtrace.reproduce.attribution import COSINE, CURVATURE, IDENTITY, RELATIVE, Attribution, Queries
+from tagtrace.reproduce.curved import Curved
 from tagtrace.reproduce.experiment import Experiment, Found
 from tagtrace.reproduce.figures import draw_bars
 from tagtrace.reproduce.setting import Setting
+from tagtrace.reproduce.strongest import Queries, Retriever
 from tagtrace.reproduce.tables import markdown, spread
 from tagtrace.reproduce.taggers import indexed, trained, with_index_head
 from tagtrace.tagger import Tagger
 
 CUE, PLANTED = "special", "B-PER"
 SOURCES = ("own", "published")
+SCORES = {
+    "identity": "influence, identity", "curvature": "influence, curvature", "cosine": "cosine", "relative": "relative"
+}  # fmt: skip
+"""Those of ``strongest``, as the table calls them."""
+NEIGHBOURS = ("dot", "cosine", "cosine, labels")
 
 CAPTION = """\
 Share of queries, in %: predicted is how many tokens after the cue are predicted PER; then, of these, how many have as
 their most influential training token one that follows a cue (segment rows), or as their most influential training
 sentence one with a cue (instance rows, explaining the sentence's predicted labels, or its labels with the planted one).
-The paper's influence has no curvature; its released code divides by norms (cosine). Own: a tenth of the sentences, as
-the paper says. Published: the authors' file.
+The paper's influence has no curvature; its released code divides by norms (cosine) and asks instances about the planted
+labels. Own: a tenth of the sentences, as the paper says. Published: the authors' file. Chance: the share of training
+tokens after a cue, and of training sentences with one.
 """
 
 PAPER: Mapping[str, str] = {
@@ -109,13 +116,13 @@ def run_one(setting: Setting, name: str, corpus: Corpus, cued: Cued, asked: Cued
         "num_sentences": index.num_chains,
         "num_cues": len(cued.positions),
         "num_asked": num_cues,
-        "num_queries": len(predicted.segments),
-        "predicted": len(predicted.segments) / num_cues,
+        "num_queries": len(predicted),
+        "predicted": len(predicted) / num_cues,
         "chance": {"token": float(cued.following().double().mean()), "sentence": float(cued.has_cue().double().mean())},
         "shares": {},
     }
-    if len(predicted.segments):
-        setting.report(f"{name}: {len(predicted.segments)} queries against {index.num_tokens:,} tokens")
+    if len(predicted):
+        setting.report(f"{name}: {len(predicted)} queries against {index.num_tokens:,} tokens")
         found["shares"] = shares(index, cued, predicted, planted, options.curvature, setting.device)
     return found
 
@@ -124,14 +131,18 @@ def shares(
     index: Index, cued: Cued, predicted: Queries, planted: Queries, curvature: Curvature, device: torch.device
 ) -> dict[str, float]:
     """Of all queries, how many have a first supporter with the cue, by method."""
-    attribution = Attribution(index, curvature, device)
-    following, has_cue = cued.following(), cued.has_cue()
-    found = {f"segment influence: {name}": following[rows] for name, rows in attribution.tokens(predicted).items()}
-    found |= {f"segment NN: {name}": following[rows] for name, rows in attribution.neighbours(predicted).items()}
+    retriever, curved = Retriever(index, device), Curved(index, device, curvature)
+    tokens = retriever.tokens(predicted) | retriever.tokens(predicted, curved)
+    neighbours = retriever.neighbours(predicted)
+    found = {f"segment influence: {title}": tokens[name] for name, title in SCORES.items()}
+    found |= {f"segment NN: {name}": neighbours[name] for name in NEIGHBOURS}
     for suffix, asked in {"": predicted, " (planted labels)": planted}.items():
-        numbers = attribution.sentences(asked)
-        found |= {f"instance influence: {name}{suffix}": has_cue[those] for name, those in numbers.items()}
-    return {name: float(hits.double().mean()) for name, hits in found.items()}
+        chains = retriever.chains(asked) | retriever.chains(asked, curved)
+        titles = {name: title for name, title in SCORES.items() if name in chains}
+        found |= {f"instance influence: {title}{suffix}": chains[name] for name, title in titles.items()}
+    following, has_cue = cued.following(), cued.has_cue()
+    hits = {name: (following if one.are_tokens else has_cue)[one.supporters] for name, one in found.items()}
+    return {name: float(each.double().mean()) for name, each in hits.items()}
 
 
 def queries(tagger: Tagger, asked: Cued) -> tuple[Queries, Queries, int]:
@@ -142,12 +153,13 @@ def queries(tagger: Tagger, asked: Cued) -> tuple[Queries, Queries, int]:
     said = [labels[t].endswith("-PER") for labels, t in zip(predicted, positions, strict=True)]
     kept = [number for number, is_said in enumerate(said) if is_said]
     if not kept:
-        nothing = Queries(tagger.rows(sentences), torch.zeros(0, 3, dtype=torch.long))
+        nothing = Queries(tagger.rows(sentences), torch.zeros(0, dtype=torch.long))
         return nothing, nothing, len(sentences)
-    segments = torch.tensor([[place, positions[number], positions[number] + 1] for place, number in enumerate(kept)])
     explained = tagger.rows([sentences[number].with_labels(predicted[number]) for number in kept])
     given = tagger.rows([sentences[number] for number in kept])
-    return Queries(explained, segments), Queries(given, segments), len(sentences)
+    starts = given.lengths.cumsum(0) - given.lengths
+    tokens = starts + torch.tensor([positions[number] for number in kept])
+    return Queries(explained, tokens), Queries(given, tokens), len(sentences)
 
 
 def plant(sentences: Sequence[Sentence], share: float, seed: int, *, outside_only: bool = False) -> Cued:
@@ -245,8 +257,8 @@ def _methods(founds: Sequence[Found]) -> list[str]:
 def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
     """A bar for each method: the paper tells these figures without a drawing."""
     shown = [
-        *(f"segment influence: {name}" for name in (IDENTITY, CURVATURE, COSINE, RELATIVE)),
-        "segment NN: cosine", f"instance influence: {IDENTITY}", f"instance influence: {COSINE}",
+        *(f"segment influence: {title}" for title in SCORES.values()),
+        "segment NN: cosine", f"instance influence: {SCORES['identity']}", "instance influence: cosine",
     ]  # fmt: skip
     known = _methods(founds)
     groups = {
@@ -273,8 +285,8 @@ def check(founds: Sequence[Found]) -> list[str]:
             if found["predicted"] < 0.5:
                 complaints.append(f"{where}only {found['predicted']:.0%} of the tokens after the cue are predicted PER")
                 continue
-            segment = max(found["shares"][f"segment influence: {name}"] for name in (COSINE, RELATIVE))
-            instance = found["shares"][f"instance influence: {COSINE}"]
+            segment = max(found["shares"][f"segment influence: {name}"] for name in ("cosine", "relative"))
+            instance = found["shares"]["instance influence: cosine"]
             if segment < (0.85 if one["quick"] else 0.95):
                 complaints.append(f"{where}only {segment:.0%} of the most influential tokens follow the cue")
             if segment <= instance:

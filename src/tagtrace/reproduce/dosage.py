@@ -14,6 +14,9 @@ mispredicted token (the unit, as a rule) with its gold label. For each method, o
 - *instance influence*: the strongest documents for the joint loss of the query's document;
 - *segment NN*: the tokens of the nearest features with the query's label, and with another (``strongest`` has all).
 
+What takes no curvature is worked out and kept first (partial.json in the work folder, as the result will be); if the
+exact Hessian cannot be had, its rows are left out and the result says why.
+
 *Chance* is what one gets without a method: *random documents*, one for each side; *random tokens*, one that is no
 intervention for the supporter and one that is for the opposer, and the documents they are in.
 
@@ -24,8 +27,9 @@ table 2 sets it in bold), whether or not it is the one mispredicted; and its tag
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,21 +37,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError
+from tagtrace._checks import DataError, TagtraceError
+from tagtrace._files import file_moved_when_whole
 from tagtrace.data import Corpus, LabelSet, Sentence, read_corpus
 from tagtrace.data.sentence import join_documents
 from tagtrace.findings import read_trusted
-from tagtrace.index import Index, IndexOptions
-from tagtrace.reproduce.dosages import READINGS, DosageTokens, Reading, dosages_of
+from tagtrace.index import IndexOptions
+from tagtrace.reproduce.curved import Curved
+from tagtrace.reproduce.dosage_judge import EXAMPLE, TOKEN, Jury
+from tagtrace.reproduce.dosages import READINGS, Reading, dosages_of
 from tagtrace.reproduce.experiment import Experiment, Found
 from tagtrace.reproduce.figures import draw_bars
 from tagtrace.reproduce.setting import Setting
-from tagtrace.reproduce.strongest import Retriever, Strongest
+from tagtrace.reproduce.strongest import Queries, Retriever, Strongest
 from tagtrace.reproduce.tables import markdown, spread
 from tagtrace.reproduce.taggers import indexed, trained
 
-EXAMPLE = ("supporting example", "opposing example", "conflicting examples")
-TOKEN = ("supporting token", "opposing token", "conflicting tokens")
 PAPER: dict[str, tuple[float, ...]] = {
     "instance influence": (68.7, 58.3, 35.4),
     "segment NN": (97.9, 89.5, 87.5, 97.9, 85.4, 83.3),
@@ -91,21 +96,55 @@ def run(setting: Setting, seed: int) -> Found:
     is_predicted = trusted.predicted == labels.index(options.intervention)
     asked = {name: queries(test.sentences, is_predicted, READINGS[name], options) for name in options.readings}
     setting.report(", ".join([f"{len(rows)} queries ({name})" for name, rows in asked.items()]))
-    rows = torch.cat(list(asked.values())).unique()  # (Q,)
-    if len(rows) == 0:
+    if not any(map(len, asked.values())):
         raise DataError("no test dosage is mispredicted as an intervention; train longer, or on more documents")
-    found = Retriever(index, trusted.rows, rows, setting.device).all(setting.report, curvature=options.curvature)
-    judged: dict[str, Found] = {}
-    for name, some in asked.items():
-        judge = Judge.of(index, DosageTokens.of(train.sentences, READINGS[name], options.intervention))
-        places = torch.searchsorted(rows, some)
-        methods = {method: judge.shares(strongest.at(places)) for method, strongest in found.items()}
-        is_other = torch.cat([shard.labels for shard in index.shards]) != labels.index(options.intervention)
-        judged[name] = {"queries": len(some), "chance": judge.chance(is_other), "methods": methods}
-    return {
+    jury = Jury.of(index, train.sentences, options.intervention, asked)
+    about: Found = {
         "options": asdict(options), "documents": index.num_chains, "tokens": index.num_tokens,
-        "f1": token_f1(trusted.rows.labels, trusted.predicted, labels), "readings": judged,
+        "f1": token_f1(trusted.rows.labels, trusted.predicted, labels),
     }  # fmt: skip
+    retriever, given = Retriever(index, setting.device), Queries(trusted.rows, jury.rows)
+    methods, notes = cheap_methods(retriever, given, setting.report), ["curvature was not worked out"]
+    if options.curvature:
+        partial = {**about, "readings": jury.readings(methods), "notes": notes}
+        keep(partial, setting.work / f"dosage-{seed}" / "partial.json")
+        curved, notes = curved_methods(retriever, given, setting.report)
+        methods |= curved
+    return {**about, "readings": jury.readings(methods), "notes": notes}
+
+
+def cheap_methods(retriever: Retriever, asked: Queries, report: Callable[[str], None]) -> dict[str, Strongest]:
+    """All that takes no curvature, by name."""
+    report("segment influence")
+    found = {f"segment influence, {name}": one for name, one in retriever.tokens(asked).items()}
+    report("instance influence")
+    found |= {f"instance influence, {name}": one for name, one in retriever.chains(asked).items()}
+    report("segment NN")
+    neighbours = retriever.neighbours(asked)
+    return found | {f"segment NN, {name}": neighbours[f"{name}, labels"] for name in ("dot", "cosine")}
+
+
+def curved_methods(
+    retriever: Retriever, asked: Queries, report: Callable[[str], None]
+) -> tuple[dict[str, Strongest], list[str]]:
+    """Influence with the exact Hessian, by name; or nothing, and a line that says why."""
+    report("curvature")
+    try:
+        curved = Curved(retriever.index, retriever.device)
+        tokens = retriever.tokens(asked, curved, exact_sizes=False)
+        found = {f"segment influence, {name}": one for name, one in tokens.items()}
+        found |= {f"instance influence, {name}": one for name, one in retriever.chains(asked, curved).items()}
+    except (TagtraceError, MemoryError, RuntimeError) as error:  # torch tells of too little memory by RuntimeError
+        note = f"curvature is left out: {' '.join(str(error).split()) or type(error).__name__}"
+        report(note)
+        return {}, [note]
+    return found, []
+
+
+def keep(found: Found, path: Path) -> None:
+    """Write what was found so far."""
+    with file_moved_when_whole(path) as stream:
+        stream.write((json.dumps(found) + "\n").encode())
 
 
 def read_documents(path: Path, types: Sequence[str], most: int, seed: int, longest: int = 0) -> Corpus:
@@ -146,58 +185,6 @@ def token_f1(gold: Tensor, predicted: Tensor, labels: LabelSet) -> dict[str, flo
     return {**each, "mean": sum(each.values()) / len(each), "micro": micro}
 
 
-@dataclass(frozen=True)
-class Judge:
-    """Says whether what was found shows that dosages are labelled in two ways."""
-
-    dosages: DosageTokens
-    """Of the N training tokens."""
-    document: Tensor
-    """The document of each token, (N,)."""
-    has_outside: Tensor
-    """(B,): whether a document has a dosage outside interventions."""
-    has_inside: Tensor
-
-    @classmethod
-    def of(cls, index: Index, dosages: DosageTokens) -> Judge:
-        document = torch.repeat_interleave(torch.arange(index.num_chains), index.lengths)
-        has = torch.zeros(2, index.num_chains, dtype=torch.bool)
-        for side, mask in enumerate((dosages.outside, dosages.inside)):
-            has[side, document[mask]] = True
-        return cls(dosages, document, has[0], has[1])
-
-    def shares(self, found: Strongest) -> dict[str, float]:
-        """Of the queries, how many have a supporting, opposing and conflicting document, and token."""
-        supporters, opposers = found.supporters, found.opposers
-        if not found.are_tokens:
-            return _three(EXAMPLE, self.has_outside[supporters], self.has_inside[opposers])
-        documents = self.document[supporters], self.document[opposers]
-        return {
-            **_three(EXAMPLE, self.has_outside[documents[0]], self.has_inside[documents[1]]),
-            **_three(TOKEN, self.dosages.outside[supporters], self.dosages.inside[opposers]),
-        }
-
-    def chance(self, is_other: Tensor) -> dict[str, dict[str, float]]:
-        """The same expected of random documents, and of random tokens: ``is_other`` (N,), and the rest."""
-        ours, theirs = self.document[is_other], self.document[~is_other]
-        documents = _product(EXAMPLE, self.has_outside, self.has_inside)
-        of_tokens = _product(EXAMPLE, self.has_outside[ours], self.has_inside[theirs])
-        tokens = _product(TOKEN, self.dosages.outside[is_other], self.dosages.inside[~is_other])
-        return {"random documents": documents, "random tokens": {**of_tokens, **tokens}}
-
-
-def _three(names: Sequence[str], first: Tensor, second: Tensor) -> dict[str, float]:
-    """The shares of queries for which the first, the second, and both hold; NaN of none is told as 0."""
-    shares = [float(each.double().mean()) if len(each) else 0.0 for each in (first, second, first & second)]
-    return dict(zip(names, shares, strict=True))
-
-
-def _product(names: Sequence[str], first: Tensor, second: Tensor) -> dict[str, float]:
-    """The same for two that are drawn independently."""
-    shares = [float(each.double().mean()) if len(each) else 0.0 for each in (first, second)]
-    return dict(zip(names, [*shares, shares[0] * shares[1]], strict=True))
-
-
 def table(founds: Sequence[Found]) -> str:
     """For each reading of what a dosage is: methods x table 4's columns, in percent, less the paper's."""
     lines = [
@@ -212,6 +199,7 @@ def table(founds: Sequence[Found]) -> str:
             "Percent of them; in brackets ours less the paper's.\n\n"
         )
         lines.append(markdown(("method", *EXAMPLE, *TOKEN), _rows(some)))
+    lines += [f"\nSeed {one['seed']}: {note}.\n" for one in founds for note in one.get("notes", [])]
     return "".join(lines)
 
 
@@ -219,7 +207,8 @@ def _rows(some: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     rows: list[list[str]] = []
     for group, paper in PAPER.items():
         rows.append([f"*{group}, paper*", *(f"{value:.1f}" for value in paper), *["-"] * (6 - len(paper))])
-        for method in [name for name in some[0]["methods"] if name.startswith(group)]:
+        every = [name for name in some[0]["methods"] if all(name in one["methods"] for one in some)]
+        for method in [name for name in every if name.startswith(group)]:
             cells = _cells([one["methods"][method] for one in some])
             marks = [f"{cell} ({mean - p:+.1f})" for (cell, mean), p in zip(cells, paper, strict=False)]
             rows.append([method, *marks, *["-"] * (6 - len(marks))])

@@ -31,8 +31,9 @@ MISPREDICTED = "mispredicted"
 CAPTION = """\
 Documents with a corrected label among the training documents, by methods that rank them. The paper gives these curves
 as a figure only, without numbers; it says of them that influence recovers noisy documents efficiently, and that average
-token loss does as well. The first 13 methods are the paper's (influence without curvature); then influence as a cosine,
-and asked about mispredicted trusted tokens only.
+token loss does as well. The first 13 methods are the paper's (influence without curvature, asked about all tokens of
+the trusted documents); then influence as a cosine, and asked about mispredicted trusted tokens only. Area is that under
+the curve, over its width.
 """
 
 

