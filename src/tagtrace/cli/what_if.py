@@ -107,6 +107,7 @@ def flip(folder: Path, **values: Any) -> None:
     out.print(_verdict(found, before, after), highlight=False)
     _show_edits(index, found.edits, f"training labels to {values['edit']}, the strongest first")
     out.print(_probabilities(index, case, {COLUMNS["verify"]: found.effect}))
+    out.print("probabilities are of single labels, the prediction is the best labelling of all tokens: they may differ")
     _write(values["json_file"], index, case, found.edits, {
         "found": found.found, "is_minimal": found.is_minimal, "num_retrainings": found.num_retrainings,
         "labels_before": before.split(), "labels_after": after.split(),
@@ -123,7 +124,7 @@ def _verdict(found: Flip, before: str, after: str) -> str:
             f"(margin {found.margin_before:.3f} -> {found.margin_after:.3f}; {times})"
         )
     minimal = "none can be left out" if found.is_minimal else "not checked whether each is needed"
-    return f"editing {size} turns {before} into {after}; {minimal} ({times})"
+    return f"editing {size} turns the best labelling from {before} into {after}; {minimal} ({times})"
 
 
 def _count(number: int, what: str) -> str:

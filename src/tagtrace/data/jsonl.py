@@ -135,7 +135,8 @@ def _label(value: Any, names: Sequence[str] | None, where: str) -> str:
         found = _shown_value(value)
         raise DataError(f"{where}: found the label {found}, expected a string or a whole number; rename it")
     if names is None:
-        raise DataError(f"{where}: found the label {value}, a number; name all of them in the option labels")
+        hint = "name all of them in the option labels (--label-names)"
+        raise DataError(f"{where}: found the label {value}, a number; {hint}")
     if not 0 <= value < len(names):
         last = len(names) - 1
         raise DataError(f"{where}: found the label {value}, expected 0 to {last}; name all of them in labels")

@@ -41,6 +41,8 @@ def _reproduce(experiment: Experiment, setting: Setting, seeds: Sequence[int]) -
             raise DirectionError(f"{name}: not as expected: {'; '.join(lines)}")
         for line in lines:
             setting.report(f"{name}: not as expected: {line}")
+    elif setting.quick:
+        setting.report(f"{name}: has the direction that is expected")
     seeds_named = ", ".join(map(str, seeds))
     return f"{name} ({experiment.section}), {founds[0]['encoder']}, seeds {seeds_named}\n\n{table}"
 
