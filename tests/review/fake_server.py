@@ -73,6 +73,8 @@ class Fake:
     is_ready: bool = True
     """Whether curvatures are worked out: by a job, where not."""
     num_occurrences: int = 3
+    num_alike: int = 0
+    """So many of them, the first, are findings of the same change."""
     asked: list[str] = field(default_factory=list[str])
     """The addresses of all GETs to the API."""
 
@@ -131,6 +133,8 @@ class Fake:
         decided = next((row for row in reversed(rows) if row["action"] != "note"), None)
         note = next((row["note"] for row in reversed(rows) if row["note"]), "")
         status = STATUS[decided["action"]] if decided else "open"
+        if decided and decided["labels"] == decided["given"]:
+            status = "rejected"
         by = {row["reviewer"]: row for row in rows if row["action"] != "note"}
         conflict = len(by) > 1 and len({row["base"] for row in by.values()}) == 1 and len(
             {json.dumps(row["labels"]) for row in by.values()}
@@ -308,6 +312,7 @@ class Fake:
                 "counts": {"sentences": 900, "tokens": 12_000, "findings": self.num_findings, "patterns": 2,
                            "errors": 120},
                 "progress": self.progress(ranks),
+                "others": sum(not row["rank"] and not row["undone"] for row in self.rows),
             },
             "errors": lambda: self.errors(query),
             "why": lambda: self.why(query),
@@ -315,9 +320,9 @@ class Fake:
             "patterns": lambda: {"items": [self.pattern(number, ranks) for number in (1, 2)]},
             "occurrences": lambda: page([
                 {**self.segment(number), "labels": ["B-LOC", "I-LOC"], "decision": None, "rank": None, "base": None,
-                 "start": int(query["start"]), "stop": int(query["stop"])}
+                 "start": int(query["start"]), "stop": int(query["stop"]), "is_alike": number < 900 + self.num_alike}
                 for number in range(900, 900 + self.num_occurrences)
-            ], query),
+            ], query) | {"alike": self.num_alike},
             "history": lambda: {"items": page(self.rows[::-1], query)["items"], "total": len(self.rows)},
             "changes": lambda: {"version": self.version, "ranks": [
                 rank for version, rank in self.changed if version > int(query["since"])

@@ -48,6 +48,28 @@ def test_every_action_has_its_status(ada: Client, action: str, status: str) -> N
     assert [one["rank"] for one in ada.get("findings", status=status, limit=1000)["items"] if one["rank"] == 3]
 
 
+@pytest.mark.parametrize(
+    ("change", "number"),
+    [
+        ("LOC -> ORG", 40), ("LOC->ORG", 40), ("loc \N{RIGHTWARDS ARROW} Org", 40), ("LOC\N{RIGHTWARDS ARROW}ORG ", 40),
+        ("ORG -> LOC", 8), ("org->loc", 8), ("ORG", 48), (" loc", 48), ("PER", 0), ("LOC -> PER", 0), ("LOC:ORG", 0),
+        ("ORG:LOC", 0), ("LO", 0),
+    ],
+)  # fmt: skip
+def test_changes_are_found_however_they_are_written(ada: Client, change: str, number: int) -> None:
+    assert ada.get("findings", change=change)["total"] == number
+
+
+def test_to_choose_the_labels_given_is_to_reject(ada: Client) -> None:
+    assert ada.decide(1, "relabel", labels=["B-LOC"])["status"] == "rejected"
+    assert ada.statuses() == {"open": 47, "accepted": 0, "rejected": 1, "skipped": 0}
+    assert ada.get("findings/1")["decided"]["status"] == "rejected"
+    assert [one["rank"] for one in ada.get("findings", status="rejected")["items"]] == [1]
+    assert ada.post("export")["changed"] == 0
+    ada.decide(1, "relabel", labels=["O"])
+    assert ada.statuses()["accepted"] == 1
+
+
 def test_a_note_decides_nothing(ada: Client) -> None:
     ada.decide(2, "note", note="ask Cleo")
     assert ada.get("findings/2")["status"] == "open"
@@ -226,7 +248,9 @@ def test_occurrences_can_be_decided_together(ada: Client) -> None:
     """``New Delft Town`` stands in every sentence; those of findings count for them."""
     found = ada.get("occurrences", rank=2)
     assert found["total"] == 39
-    assert [one["rank"] for one in found["items"]][:5] == [None] * 4 + [8]
+    assert [one["rank"] for one in found["items"]][:8] == [8, 14, 20, 26, 32, 38, 44, None]
+    assert [one["is_alike"] for one in found["items"]] == [True] * 7 + [False] * 32
+    assert found["alike"] == 7
     assert ada.get("occurrences", chain=0, start=0, stop=1)["total"] == 0
     assert ada.get("occurrences", chain=3, start=1, stop=2)["total"] == 39  # beat, labelled O
     assert ada.get("occurrences", chain=0, start=2, stop=4)["total"] == 39  # New Delft, which goes on
@@ -238,9 +262,11 @@ def test_occurrences_can_be_decided_together(ada: Client) -> None:
     ]
     ada.post("decisions/bulk", {"decisions": decisions})
     assert ada.statuses()["accepted"] == 7
+    assert ada.get("project")["others"] == 32
     items = ada.get("occurrences", rank=2)["items"]
     assert all(one["decision"]["labels"] == ["O", "B-LOC", "I-LOC"] for one in items)
     assert ada.post("undo")["undone"] == 39
+    assert ada.get("project")["others"] == 0
 
 
 def test_other_boundaries_at_all_occurrences(ada: Client) -> None:
@@ -248,8 +274,8 @@ def test_other_boundaries_at_all_occurrences(ada: Client) -> None:
     asked = {"rank": 2, "start": 3, "stop": 5}
     found = ada.get("occurrences", **asked)
     assert found["total"] == 39
-    assert [(one["start"], one["stop"], one["rank"]) for one in found["items"]][3:6] == [
-        (3, 5, None), (3, 5, 8), (3, 5, None)
+    assert [(one["start"], one["stop"], one["rank"]) for one in found["items"]][5:8] == [
+        (3, 5, 38), (3, 5, 44), (3, 5, None)
     ]  # fmt: skip
     parts = [ada.get("occurrences", **asked, offset=offset, limit=15) for offset in (0, 15, 30)]
     assert [one for part in parts for one in part["items"]] == found["items"]
@@ -257,7 +283,9 @@ def test_other_boundaries_at_all_occurrences(ada: Client) -> None:
     place = {name: eighth[name] for name in ("rank", "chain", "start", "stop", "base")}
     ada.post("decisions/bulk", {"decisions": [{**place, "action": "relabel", "labels": ["B-LOC", "I-LOC"]}]})
     assert ada.get("findings/8")["status"] == "accepted"
-    assert ada.get("occurrences", **asked)["items"][4]["decision"]["status"] == "accepted"
+    found = ada.get("occurrences", **asked)
+    assert found["items"][0]["decision"]["status"] == "accepted"
+    assert found["alike"] == 6
 
 
 def test_very_many_can_be_decided_together(ada: Client) -> None:

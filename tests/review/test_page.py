@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.review.browser import Browser, Keys
-from tests.review.fake_server import STATIC, Fake, serve
+from tests.review.fake_server import STATIC, TYPES, Fake, serve
 from tests.review.page import WHY, Site, browsers, renewed, sites
 
 MODULES = sorted(STATIC.glob("*.js"))
@@ -67,6 +67,23 @@ def test_decide_by_keyboard(site: Site) -> None:
     browser.press("c")
     assert site.decisions(6)[-1]["action"] == "reopen"
     assert site.fake.rows[-1]["base"] == 4
+    assert not browser.complaints()
+
+
+def test_the_labels_given_are_a_rejection(site: Site) -> None:
+    site.open("findings?status=all")
+    browser = site.browser
+    number = 1 + TYPES.index("LOC")
+    browser.press(str(number))
+    browser.sees("#message", "Finding 1 rejected: its labels are kept as given")
+    browser.sees("#progress-text", "299 open · 0 accepted · 1 rejected")
+    assert [(row["action"], row["labels"]) for row in site.decisions(1)] == [("relabel", ["B-LOC", "I-LOC"])]
+    browser.press("h", "k")
+    browser.sees("#detail", "rejected by ada")
+    browser.sees("#detail", "kept as given, B-LOC I-LOC")
+    browser.sees("#history-list", "rejected: kept as given")
+    browser.driver.refresh()
+    browser.sees("#progress-text", "299 open · 0 accepted · 1 rejected")
     assert not browser.complaints()
 
 
@@ -136,6 +153,7 @@ def test_the_whole_path(site: Site) -> None:
     browser.press("3")
     row = site.decisions(1)[-1]
     assert (row["rank"], row["action"], row["labels"]) == (None, "relabel", ["B-ORG", "I-ORG"])
+    browser.sees("#progress-text", "+1 other label")
     browser.driver.back()
     browser.sees("#errors-shown", "1 error")
     browser.driver.refresh()
@@ -169,22 +187,60 @@ def test_a_link_leads_to_the_same_place(site: Site) -> None:
     browser.sees("#detail", "rejected by ada")
 
 
+def ticks(browser: Browser) -> list[bool]:
+    return browser.run("return [...document.querySelectorAll('#preview-list input')].map((one) => one.checked)")
+
+
+def test_only_findings_of_the_same_change_are_ticked_at_first(site: Site) -> None:
+    site.fake.num_alike = 2
+    site.open()
+    browser = site.browser
+    browser.press("o")
+    browser.sees("#preview-count", "3 of 4 places ticked")
+    assert ticks(browser) == [True, True, True, False]
+    browser.sees(
+        "#preview-about", "Ticked at first (3): this finding and the 2 others that are open findings of the same"
+    )
+    browser.press(Keys.SPACE)
+    assert browser.run("return document.activeElement.id") == "preview-list"
+    assert browser.run("return document.querySelector('#preview').open")
+    assert not site.fake.rows
+    browser.find("#preview-apply").click()
+    assert [row["chain"] for row in site.decisions(3)] == [1, 900, 901]
+
+
+def test_findings_of_the_same_change_that_are_still_to_come_are_counted(site: Site) -> None:
+    site.fake.num_occurrences, site.fake.num_alike = 2345, 50
+    site.open()
+    browser = site.browser
+    browser.press("o")
+    browser.sees("#preview-count", "51 of 2,346 places ticked")
+    browser.sees("#preview-more", "of 2,316")
+    browser.sees("#preview-count", "51 of 2,346 places ticked")
+    browser.find("#preview-apply").click()
+    assert [row["chain"] for row in site.decisions(51)] == [1, *range(900, 950)]
+
+
 def test_all_occurrences_with_a_preview(site: Site) -> None:
     site.open()
     browser = site.browser
     browser.press("o")
-    browser.wait(lambda: browser.run("return document.activeElement.id") == "preview-apply", "the dialog")
-    assert len(browser.texts("#preview-list li")) == 4
-    browser.find("#preview-list li:nth-child(3) input").click()
+    browser.wait(lambda: browser.run("return document.activeElement.id") == "preview-list", "the dialog")
+    assert ticks(browser) == [True, False, False, False]
+    browser.sees("#preview-about", "Ticked at first (1): only this finding")
+    browser.find("#preview-list li:nth-child(2) input").click()
+    browser.find("#preview-list li:nth-child(4) input").click()
     browser.sees("#preview-count", "3 of 4 places")
     browser.find("#preview-apply").click()
     rows = site.decisions(3)
     assert [(row["rank"], row["chain"]) for row in rows] == [(1, 1), (None, 900), (None, 902)]
     assert {tuple(row["labels"]) for row in rows} == {("B-ORG", "I-ORG")}
     browser.sees("#message", "3 decisions made")
+    browser.sees("#progress-text", "1 accepted · 0 rejected · 0 skipped · +2 other labels")
     browser.press("u")
     browser.wait(lambda: all(row["undone"] for row in site.fake.rows), "undo of all three")
     browser.sees("#message", "3 decisions undone")
+    browser.wait(lambda: "other" not in browser.text("#progress-text"), "no other labels")
 
 
 def test_very_many_occurrences_can_all_be_looked_at(site: Site) -> None:
@@ -192,6 +248,8 @@ def test_very_many_occurrences_can_all_be_looked_at(site: Site) -> None:
     site.open()
     browser = site.browser
     browser.press("o")
+    browser.sees("#preview-count", "1 of 2,346 places")
+    browser.find("#preview-all").click()
     browser.sees("#preview-count", "2,346 of 2,346 places")
     browser.sees("#preview-more", "of 2,316")
     assert len(browser.texts("#preview-list li")) == 30
@@ -211,6 +269,7 @@ def test_other_boundaries_at_all_occurrences(site: Site) -> None:
     browser.wait(lambda: len(browser.texts("#detail .diff tbody tr")) == 3, "the move")
     browser.press("o")
     browser.sees("#preview-about", "“Eastmoor United beat1” has the labels B-LOC I-LOC O at 3 other places")
+    browser.find("#preview-all").click()
     browser.find("#preview-apply").click()
     rows = site.decisions(4)
     assert [(row["rank"], row["start"], row["stop"], row["labels"], row["action"]) for row in rows] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -81,14 +82,14 @@ def test_files_that_are_no_project(tmp_path: Path, text: str, message: str) -> N
 
 
 def test_the_command_serves_a_project(folder: Path, served: list[dict[str, Any]]) -> None:
-    result = review(folder, "--no-browser", "--reviewer", "cleo", "--port", 8400)
+    result = review(folder, "--no-browser", "--reviewer", "cleo", "--port", 0)
     assert result.exit_code == 0, result.output
     assert "open http://127.0.0.1:1/" in result.stdout
     assert "every decision is in" in result.stderr
     (call,) = served
     assert call["project"]["reviewer"] == "cleo"
     assert call["project"]["counts"]["findings"] > 10
-    assert (call["host"], call["port"], call["browser"], call["allow_remote"]) == ("127.0.0.1", 8400, False, False)
+    assert (call["host"], call["port"], call["browser"], call["allow_remote"]) == ("127.0.0.1", 0, False, False)
 
 
 def test_the_command_makes_a_project(folder: Path, tmp_path: Path, served: list[dict[str, Any]]) -> None:
@@ -112,7 +113,40 @@ def test_what_the_command_refuses(folder: Path, tmp_path: Path, served: list[dic
         review(tmp_path / "b", "--index", folder / "index", "--data", folder / "data" / "dev.conll"),
         "built from other data",
     )
+    assert not (tmp_path / "b").exists()
     assert not served
+
+
+@pytest.mark.parametrize("wrong", ["--index", "--data", "--audit", "--tagger"])
+def test_a_project_is_made_only_of_what_can_be_opened(
+    folder: Path, tmp_path: Path, served: list[dict[str, Any]], wrong: str
+) -> None:
+    bad, place = tmp_path / "bad", tmp_path / "new"
+    bad.mkdir()
+    parts = {
+        "--index": folder / "index", "--data": folder / "data" / "train.conll", "--audit": folder / "audit",
+        "--tagger": folder / "tagger",
+    }  # fmt: skip
+    result = review(place, *(word for pair in (parts | {wrong: bad}).items() for word in pair))
+    assert result.exit_code == 1
+    assert not place.exists()
+    assert not served
+    result = review(place, *(word for pair in parts.items() for word in pair))
+    assert result.exit_code == 0, result.output
+    assert json.loads((place / "project.json").read_text())["index"] == str((folder / "index").resolve())
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(folder: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        parts = ["--index", folder / "index", "--data", folder / "data" / "train.conll"]
+        for place in ([folder], [tmp_path / "new", *parts]):
+            arguments = ["review", *place, "--no-browser", "--port", taken.getsockname()[1]]
+            code = f"from tagtrace.cli import main; main({list(map(str, arguments))!r})"
+            found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+            assert found.returncode == 1
+            (line,) = found.stderr.splitlines()
+            assert "cannot listen at 127.0.0.1" in line
+        assert not (tmp_path / "new").exists()
 
 
 def test_the_page_needs_an_extra_and_says_so() -> None:
@@ -123,7 +157,14 @@ def test_the_page_needs_an_extra_and_says_so() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 1
-    assert found.stderr.splitlines()[-1].endswith('pip install "tagtrace[review]"')
+    how = 'pip install "tagtrace[review]" (from a checkout: pip install -e ".[review]")'
+    assert found.stderr.splitlines()[-1].endswith(how)
+
+
+def test_the_manual_says_how_to_decide_and_install() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "review.md").read_text(encoding="utf-8")
+    for text in ("In Why: for the selected training segment", "*Accept all open…*", 'pip install -e ".[review]"'):
+        assert text in manual
 
 
 def test_dev_data_that_cannot_be_compared_are_named(folder: Path, tmp_path: Path) -> None:

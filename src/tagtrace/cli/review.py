@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from tagtrace._checks import OptionError
 from tagtrace.cli.options import read_options, reading_options
 from tagtrace.cli.show import err, out
 from tagtrace.review.opening import open_review
-from tagtrace.review.project import MARKER, ProjectFile, read_project_file, write_project_file
+from tagtrace.review.project import MARKER, ProjectFile, new_project, read_project_file, write_project_file
 
 _PLACES = ("index", "data", "dev", "audit", "tagger")
 
@@ -41,14 +43,17 @@ def review(folder: Path, **values: Any) -> None:
     """
     serving = _serving()
     serving.check_host(values["host"], allow_remote=values["allow_remote"])
-    file = _project(folder, values)
-    opened = open_review(file, values["reviewer"] or _login(), say=lambda what: err.print(what, highlight=False))
-    out.print(f"{file.name}: {len(opened.texts.findings):,} findings in {len(opened.texts.chains):,} sentences")
-    with suppress(KeyboardInterrupt):
-        serving.serve(
-            opened, values["host"], values["port"], allow_remote=values["allow_remote"],
-            browser=not values["no_browser"], say=lambda url: out.print(f"open {url}   (Ctrl-C stops)", soft_wrap=True),
-        )  # fmt: skip
+    file, save = _project(folder, values)
+    with serving.listen(values["host"], values["port"]) as listening:  # before anything is begun in the background
+        opened = open_review(file, values["reviewer"] or _login(), say=lambda what: err.print(what, highlight=False))
+        save()
+        out.print(f"{file.name}: {len(opened.texts.findings):,} findings in {len(opened.texts.chains):,} sentences")
+        with suppress(KeyboardInterrupt):
+            serving.serve(
+                opened, values["host"], values["port"], allow_remote=values["allow_remote"],
+                browser=not values["no_browser"], listening=listening,
+                say=lambda url: out.print(f"open {url}   (Ctrl-C stops)", soft_wrap=True),
+            )  # fmt: skip
     err.print(f"stopped; every decision is in {file.decisions}", soft_wrap=True)
 
 
@@ -57,12 +62,13 @@ def _serving() -> Any:
     try:
         from tagtrace.review import serving  # noqa: PLC0415
     except ImportError as error:
-        raise OptionError(f'the review page needs {error.name}: pip install "tagtrace[review]"') from None
+        how = 'pip install "tagtrace[review]" (from a checkout: pip install -e ".[review]")'
+        raise OptionError(f"the review page needs {error.name}: {how}") from None
     return serving
 
 
-def _project(folder: Path, values: dict[str, Any]) -> ProjectFile:
-    """The project in the folder, or a new one."""
+def _project(folder: Path, values: dict[str, Any]) -> tuple[ProjectFile, Callable[[], object]]:
+    """The project in the folder, or a new one; and what to do once its parts could be opened."""
     reading = read_options(values)
     places = {name: values[name] for name in _PLACES if values[name] is not None}
     if (folder / MARKER).exists():
@@ -70,13 +76,13 @@ def _project(folder: Path, values: dict[str, Any]) -> ProjectFile:
         if named:
             raise OptionError(f"{folder / MARKER} says where the {named[0]} is; leave out --{named[0]}, or edit it")
         file = read_project_file(folder)
-        return file if "tagger" not in places else _with_tagger(file, places["tagger"])
+        return file if "tagger" not in places else _with_tagger(file, places["tagger"]), lambda: None
     if not {"index", "data"} <= places.keys():
         raise OptionError(f"{folder}: has no {MARKER}; give --index and --data (and --dev, --audit) once to make one")
     for name, place in places.items():
         if not place.exists():
             raise OptionError(f"--{name} {place}: does not exist")
-    return write_project_file(folder, reading, **places)
+    return new_project(folder, reading, **places), partial(write_project_file, folder, reading, **places)
 
 
 def _with_tagger(file: ProjectFile, tagger: Path) -> ProjectFile:

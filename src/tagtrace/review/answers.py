@@ -63,6 +63,8 @@ class ProjectAnswer(Shape):
     kinds: list[str]
     asking: Asking
     progress: Progress
+    others: int
+    """Places that are no findings and were decided on."""
     version: int
     conflicts: int
     undo: int
@@ -163,9 +165,16 @@ class PlaceItem(InContext):
     decision: DecisionItem | None
 
 
+class OccurrenceItem(PlaceItem):
+    is_alike: bool
+    """Whether it is a finding that proposes the same change."""
+
+
 class OccurrencesAnswer(Shape):
     total: int
-    items: list[PlaceItem]
+    alike: int
+    """How many are open findings that propose the same change; the first ones."""
+    items: list[OccurrenceItem]
 
 
 class PastItem(Shape):

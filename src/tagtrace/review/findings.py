@@ -10,7 +10,7 @@ from typing import Any
 from tagtrace._checks import OptionError
 from tagtrace.findings.finding import Finding
 from tagtrace.review.decisions import NotFoundError, check_segment
-from tagtrace.review.ledger import STATUS, STATUSES, Ledger, Place
+from tagtrace.review.ledger import STATUSES, Ledger, Place, status_of
 from tagtrace.review.store import Decision
 from tagtrace.review.texts import Segment, Texts, context
 
@@ -44,8 +44,8 @@ def list_findings(
     found = list(ledger.texts.findings)
     if pattern is not None:
         found = [one for one in found if one.pattern == pattern]
-    if change:
-        found = [one for one in found if one.change == change]
+    if change.strip():
+        found = [one for one in found if _is_change(one.change, change)]
     if text:
         found = [one for one in found if text.lower() in ledger.texts.searched[one.rank]]
     if document:
@@ -62,10 +62,22 @@ def list_findings(
     return {"total": len(found), "offset": offset, "place": place, "items": items}
 
 
+def _is_change(change: str, asked: str) -> bool:
+    """Whether a change is the one asked for: ``LOC -> ORG``, ``loc→org``, or ``ORG`` on either side of the arrow."""
+    sides, wanted = _sides(change), _sides(asked)
+    if len(wanted) > 1:
+        return sides == wanted
+    return any(wanted[0] in (side, *side.split("+")) for side in sides)
+
+
+def _sides(change: str) -> list[str]:
+    return [side.strip().casefold() for side in change.replace("\N{RIGHTWARDS ARROW}", "->").split("->")]
+
+
 def finding_json(ledger: Ledger, one: Finding) -> dict[str, Any]:
     """A finding with what was decided on it."""
     row = ledger.current(one.rank)
-    status = "open" if row is None else STATUS[row.action]
+    status = "open" if row is None else status_of(row)
     return {
         **{name: getattr(one, name) for name in _FIELDS},
         "change": one.change,
@@ -91,7 +103,7 @@ def decision_json(row: Decision) -> dict[str, Any]:
     return {
         "id": row.id,
         "action": row.action,
-        "status": STATUS[row.action],
+        "status": status_of(row),
         "labels": None if row.labels is None else list(row.labels),
         "start": row.start,
         "stop": row.stop,
@@ -119,16 +131,15 @@ def place_json(ledger: Ledger, segment: Segment, rank: int | None = None) -> dic
         "labels": list(sentence.labels[start:stop]),
         "rank": rank,
         "base": ledger.base(segment),
-        "decision": None if row is None or STATUS[row.action] == "open" else decision_json(row),
+        "decision": None if row is None or status_of(row) == "open" else decision_json(row),
     }
 
 
 def occurrences(
     ledger: Ledger, segment: Segment, finding: Finding | None = None, offset: int = 0, limit: int = MAX_ITEMS
 ) -> dict[str, Any]:
-    """Other places with the same tokens and labels; with the findings there that are like ``finding``."""
+    """Other places with the same tokens and labels; first those that are findings of the same change as ``finding``."""
     texts = ledger.texts
-    found = texts.occurrences(check_segment(texts, segment))
 
     def rank_at(one: Segment) -> int | None:
         if finding is None:
@@ -136,8 +147,19 @@ def occurrences(
         shift = one[1] - segment[1]
         return texts.rank_at.get((one[0], finding.start + shift, finding.stop + shift))
 
-    items = [place_json(ledger, one, rank_at(one)) for one in page(found, offset, limit)]
-    return {"total": len(found), "items": items}
+    def is_alike(rank: int | None) -> bool:
+        other = None if rank is None else texts.by_rank[rank]
+        return other is not None and finding is not None and _wish(other) == _wish(finding)
+
+    found = [(one, rank_at(one)) for one in texts.occurrences(check_segment(texts, segment))]
+    found.sort(key=lambda one: not is_alike(one[1]))  # stable; decisions change nothing in the order
+    items = [{**place_json(ledger, one, rank), "is_alike": is_alike(rank)} for one, rank in page(found, offset, limit)]
+    num_alike = sum(is_alike(rank) and ledger.status(rank) == "open" for _, rank in found if rank is not None)
+    return {"total": len(found), "alike": num_alike, "items": items}
+
+
+def _wish(finding: Finding) -> tuple[tuple[str, ...], ...]:
+    return tuple(finding.tokens), tuple(finding.given), tuple(finding.proposed)
 
 
 def list_patterns(ledger: Ledger) -> dict[str, Any]:

@@ -4,6 +4,7 @@ A decision is in force unless it was undone. An undo names the decision it undoe
 finding (its rank) or, where there is none, a segment. Its current decision is the last one in force:
 
     accept, relabel -> accepted    reject -> rejected    skip -> skipped    reopen, or none -> open
+    relabel with the labels given -> rejected
 
 **Conflict**: the current decision of a place and another reviewer's last one on tokens they share want different labels
 (rejecting wants those given), and whoever came later had not seen the earlier one: its ``base`` is older, or none.
@@ -69,7 +70,7 @@ class Ledger:
                 self._places.setdefault(row.chain, {})[place] = None
         for place in touched:
             row = self.current(place)
-            self._status[place] = "open" if row is None else STATUS[row.action]
+            self._status[place] = "open" if row is None else status_of(row)
 
     def _stack(self, row: Decision) -> None:
         stacks = self.stacks(row.reviewer)
@@ -134,6 +135,10 @@ class Ledger:
         counts = Counter(map(self.status, ranks))
         return {status: counts[status] for status in STATUSES}
 
+    def num_others(self) -> int:
+        """How many places that are no findings were decided on."""
+        return sum(not isinstance(place, int) and status != "open" for place, status in self._status.items())
+
     def wanted(self, chain: int, besides: Container[Place] = ()) -> dict[int, tuple[str, Decision]]:
         """By token of a chain the label that was decided, and by which decision; of several, the last.
 
@@ -181,6 +186,11 @@ class Ledger:
             if row.action in STATUS:
                 found.setdefault(row.reviewer, row)
         return list(found.values())
+
+
+def status_of(row: Decision) -> str:
+    """What a deciding row makes of its place; to choose the labels given is to reject."""
+    return "rejected" if row.labels is not None and row.labels == row.given else STATUS[row.action]
 
 
 def outcome(row: Decision) -> tuple[str, ...] | None:

@@ -75,9 +75,10 @@ def open_review(
     index.check_corpus(corpus)
     audit = read_audit(file.audit) if file.audit is not None else ([], [], "")
     texts = Texts(corpus, index.labels, index.manifest.unit, *audit)
-    decisions = Decisions(texts, Store(file.decisions))
     held, note = _held(file, tagger)
     texts.prepare()
+    file.folder.mkdir(parents=True, exist_ok=True)  # of a new project, whose parts could all be opened
+    decisions = Decisions(texts, Store(file.decisions))
     model = Model(index, tagger, decisions, held)
     model.start()
     return Review(file.name, reviewer, decisions, file.export, model, note)

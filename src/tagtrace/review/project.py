@@ -76,15 +76,23 @@ def write_project_file(folder: str | Path, reading: ReadOptions | None = None, *
 
     Paths inside the folder are written relative to it, so that the folder can be moved; others as absolute ones.
     """
-    folder = Path(folder)
+    path, saved = Path(folder) / MARKER, _saved(Path(folder), reading, places)
+    found = _checked(path, saved)
+    with file_moved_when_whole(path) as stream:
+        stream.write(json.dumps(saved, ensure_ascii=False, indent=1).encode())
+    return found
+
+
+def new_project(folder: str | Path, reading: ReadOptions | None = None, **places: Path | None) -> ProjectFile:
+    """The project that ``write_project_file`` would make; nothing is written."""
+    return _checked(Path(folder) / MARKER, _saved(Path(folder), reading, places))
+
+
+def _saved(folder: Path, reading: ReadOptions | None, places: Mapping[str, Path | None]) -> dict[str, Any]:
     named = {name: _written(place, folder) for name, place in places.items() if place is not None}
     default = asdict(ReadOptions())
     changed = {name: value for name, value in asdict(reading or ReadOptions()).items() if value != default[name]}
-    saved = {**named, "reading": changed}
-    found = _checked(folder / MARKER, saved)
-    with file_moved_when_whole(folder / MARKER) as stream:
-        stream.write(json.dumps(saved, ensure_ascii=False, indent=1).encode())
-    return found
+    return {**named, "reading": changed}
 
 
 def _checked(path: Path, saved: Any) -> ProjectFile:

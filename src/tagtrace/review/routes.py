@@ -139,6 +139,7 @@ def describe(review: Review, reviewer: str) -> dict[str, Any]:
         stacks = ledger.stacks(reviewer)
         state = {
             "progress": ledger.progress(texts.by_rank),
+            "others": ledger.num_others(),
             "version": ledger.last,
             "conflicts": ledger.num_conflicts(),
             "undo": len(stacks.done),

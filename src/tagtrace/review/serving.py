@@ -65,11 +65,15 @@ def serve(
     allow_remote: bool = False,
     browser: bool = True,
     say: Callable[[str], None] = print,
+    listening: socket.socket | None = None,
 ) -> None:
-    """Serve until Ctrl-C. Another address than this machine's own needs ``allow_remote``, and clients the token."""
+    """Serve until Ctrl-C. Another address than this machine's own needs ``allow_remote``, and clients the token.
+
+    ``listening`` is what ``listen`` returned for the host and port, where the caller has made sure of them before.
+    """
     check_host(host, allow_remote=allow_remote)
     token = None if is_loopback(host) else secrets.token_urlsafe(24)
-    sock = listen(host, port)
+    sock = listening or listen(host, port)
     url = address(sock, host, token)
     app = make_app(review, token, f"tagtrace-{sock.getsockname()[1]}")
     config = uvicorn.Config(

@@ -24,15 +24,19 @@ export async function applyToAll(one, change, read) {
       proposed: change.labels,
       status: place.decision?.status,
       action: place.rank === one.rank ? change.action : "relabel",
+      isTicked: Boolean(place.is_alike) && !place.decision,
     });
     const { answer, rest } = await inParts("occurrences", asked, asRow);
     const [text, given] = [own.tokens.join(" "), own.given.join(" ")];
     const only = answer.total > MOST ? ` Only the first ${MOST.toLocaleString("en")} are taken.` : "";
+    const alike = answer.alike
+      ? `this finding and ${answer.alike === 1 ? "the one other" : `the ${answer.alike.toLocaleString("en")} others`} that are open findings of the same change`
+      : "only this finding: no other place is an open finding of the same change";
     preview(
       {
         title: "Apply to all occurrences",
         about: answer.total
-          ? `“${text}” has the labels ${given} at ${counted(answer.total, "other place")} too.${only} Ticked places get ${change.labels.join(" ")}; those already decided are not ticked.`
+          ? `“${text}” has the labels ${given} at ${counted(answer.total, "other place")} too.${only} Ticked places get ${change.labels.join(" ")}. Ticked at first (${(answer.alike + 1).toLocaleString("en")}): ${alike}. Elsewhere the label may be right: look before you tick.`
           : `“${text}” with the labels ${given} is nowhere else in the training data.`,
         rows: [{ ...own, labels: own.given, proposed: change.labels, status: "open", action: change.action }, ...answer.rows],
         rest,
@@ -80,18 +84,21 @@ export async function acceptPattern() {
 async function inParts(path, query, asRow) {
   const answer = await get(path, { ...query, offset: 0, limit: FIRST });
   const total = Math.min(answer.total ?? answer.items.length, MOST);
+  const rows = answer.items.map(asRow);
+  const number = total - rows.length;
+  const ticked = answer.alike == null ? number : Math.min(number, answer.alike - rows.filter((one) => one.isTicked).length);
   const load = async (isWanted) => {
-    const rows = [];
-    while (isWanted() && answer.items.length + rows.length < total) {
-      const found = await get(path, { ...query, offset: answer.items.length + rows.length, limit: PART });
+    const others = [];
+    while (isWanted() && rows.length + others.length < total) {
+      const found = await get(path, { ...query, offset: rows.length + others.length, limit: PART });
       if (!found.items.length) break;
-      rows.push(...found.items.map(asRow));
+      others.push(...found.items.map(asRow));
     }
-    return rows;
+    return others;
   };
   return {
-    answer: { total: answer.total ?? answer.items.length, rows: answer.items.map(asRow) },
-    rest: total > answer.items.length ? { number: total - answer.items.length, load } : null,
+    answer: { total: answer.total ?? answer.items.length, alike: answer.alike ?? 0, rows },
+    rest: number > 0 ? { number, ticked, load } : null,
   };
 }
 

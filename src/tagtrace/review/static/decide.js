@@ -1,6 +1,7 @@
 // Decisions: shown at once, sent in order, taken back where the server refuses.
 
 import { get } from "./api.js";
+import { isSame } from "./labels.js";
 import { say } from "./messages.js";
 import { send } from "./outbox.js";
 import { count, project, refresh } from "./project.js";
@@ -8,6 +9,17 @@ import * as store from "./store.js";
 
 const STATUS = { accept: "accepted", relabel: "accepted", reject: "rejected", skip: "skipped", reopen: "open" };
 let afterwards = () => {};
+
+/** Whether a decision chooses the labels that are there: it counts as rejecting. */
+export function isKept({ labels }, given) {
+  return Boolean(labels?.length && given && isSame(labels, given));
+}
+
+/** The given labels of the tokens that a change of a finding is about; unknown where its sentence was not read. */
+export function givenOf(finding, { start = finding.start, stop = finding.stop }) {
+  const isOwn = start === finding.start && stop === finding.stop;
+  return isOwn ? finding.given : finding.sentence_labels?.slice(start, stop);
+}
 
 /** `action` runs after each decision that the server has. */
 export function follow(action) {
@@ -18,7 +30,7 @@ export function follow(action) {
 export function decide(finding, change) {
   const { rank } = finding;
   const old = { status: finding.status, decided: finding.decided, conflict: finding.conflict, note: finding.note };
-  const status = STATUS[change.action] ?? finding.status;
+  const status = isKept(change, givenOf(finding, change)) ? "rejected" : (STATUS[change.action] ?? finding.status);
   const labels = change.labels ?? null;
   const place = { start: change.start ?? finding.start, stop: change.stop ?? finding.stop };
   if (change.action === "note") finding.note = change.note;
@@ -63,7 +75,8 @@ export function decide(finding, change) {
 /** Decide about a training segment that is no finding. */
 export function decideSegment(segment, change, shown) {
   const old = segment.decision;
-  segment.decision = { status: STATUS[change.action], labels: change.labels ?? null };
+  const status = isKept(change, segment.labels) ? "rejected" : STATUS[change.action];
+  segment.decision = { status, labels: change.labels ?? null };
   shown();
   const { chain, start, stop } = segment;
   const body = {

@@ -125,7 +125,11 @@ function notices() {
           "p",
           { class: "soft" },
           `${finding.status} by ${decided.reviewer ?? "?"}, ${clock(decided.time)}`,
-          decided.labels?.length ? ` as ${decided.labels.join(" ")}` : "",
+          finding.status === "rejected" && decided.labels?.length
+            ? `: kept as given, ${decided.labels.join(" ")}`
+            : decided.labels?.length
+              ? ` as ${decided.labels.join(" ")}`
+              : "",
         )
       : null,
     finding.note ? el("p", { class: "note", dir: "auto" }, el("strong", {}, "Note: "), finding.note) : null,

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { acceptPattern, applyToAll } from "./bulk.js";
-import { decide } from "./decide.js";
+import { decide, givenOf, isKept } from "./decide.js";
 import * as detail from "./detail.js";
 import { byId, counted, el, fill, percent } from "./dom.js";
 import { bindFilter, fillFilter } from "./filter.js";
@@ -199,6 +199,7 @@ function act(name, value) {
 /** Decide, and go on to the next finding. */
 function conclude(one, change, done) {
   decide(one, change);
+  if (isKept(change, givenOf(one, change))) done = "rejected: its labels are kept as given";
   const isInList = list.source?.at(list.at) === one;
   const isLast = !isInList || list.at === list.source.total - 1;
   say(`Finding ${one.rank} ${done}.${isLast ? "" : ` Next: ${list.source.at(list.at + 1)?.tokens.join(" ") ?? ""}`}`);

@@ -2,6 +2,7 @@
 
 import { get, itemsOf } from "./api.js";
 import { byId, clock, el, fill } from "./dom.js";
+import { isSame } from "./labels.js";
 import { say } from "./messages.js";
 import * as state from "./state.js";
 
@@ -61,6 +62,7 @@ function entry(one) {
           el("code", {}, (one.given ?? []).join(" ")),
           " → ",
           el("code", {}, one.labels.join(" ")),
+          isSame(one.labels, one.given ?? []) ? " (rejected: kept as given)" : null,
         )
       : null;
   return el(

@@ -9,15 +9,16 @@ const PAUSE = 200; // before the places that are not shown are read
 const dialog = byId("preview");
 const list = byId("preview-list");
 const more = byId("preview-more");
-/** What the dialog is about: its places, those left out, the ones still to come, and whether those are left out too. */
-let now = { places: [], off: new Set(), rest: null, isNone: false, action: () => {} };
+/** What the dialog is about: its places, those left out, the ones still to come, and whether "all" was set, by true or false. */
+let now = { places: [], off: new Set(), rest: null, isAll: null, action: () => {} };
 
 /**
- * `rows`: {before, tokens, after, start, sentence, labels, proposed, status}; `rest`: {number, load(isWanted)} of those still
- * to come, or null; `action(chosen)` gets those that stay ticked.
+ * `rows`: {before, tokens, after, start, sentence, labels, proposed, status, isTicked}; ticked at first unless isTicked is false or
+ * something was decided. `rest`: {number, ticked, load(isWanted)} of those still to come, or null; `action(chosen)` gets those
+ * that are ticked in the end.
  */
 export function preview({ title, about, rows, rest = null, verb }, action) {
-  const own = { places: [], off: new Set(), rest, isNone: false, isWanted: true, action };
+  const own = { places: [], off: new Set(), rest, isAll: null, isWanted: true, action };
   now = own;
   add(own, rows);
   byId("preview-title").textContent = title;
@@ -27,7 +28,8 @@ export function preview({ title, about, rows, rest = null, verb }, action) {
   showMore();
   dialog.returnValue = "";
   dialog.showModal();
-  byId("preview-apply").focus();
+  list.scrollTop = 0;
+  list.focus(); // not the button: a key too many must not decide
   setTimeout(() => own.isWanted && whole(own), PAUSE);
 }
 
@@ -51,10 +53,11 @@ async function read(own) {
   }
 }
 
-/** More places; those already decided are left out until they are ticked. */
+/** More places; those already decided, or not to be ticked, are left out until the reader ticks them. */
 function add(own, rows) {
   rows.forEach((one, i) => {
-    if (own.isNone || (one.status && one.status !== "open")) own.off.add(own.places.length + i);
+    const isOn = own.isAll ?? (one.isTicked !== false && (one.status ?? "open") === "open");
+    if (!isOn) own.off.add(own.places.length + i);
   });
   own.places = [...own.places, ...rows];
 }
@@ -98,14 +101,16 @@ function toggle(i, isOn) {
 }
 
 function tell() {
-  const { places, off, rest, isNone } = now;
+  const { places, off, rest, isAll } = now;
   const total = places.length + (rest?.number ?? 0);
-  const number = places.length - off.size + (isNone ? 0 : (rest?.number ?? 0));
-  byId("preview-count").textContent = `${number.toLocaleString("en")} of ${counted(total, "place")}`;
+  const coming = isAll === null ? (rest?.ticked ?? 0) : isAll ? (rest?.number ?? 0) : 0;
+  const number = places.length - off.size + coming;
+  byId("preview-count").textContent = `${number.toLocaleString("en")} of ${counted(total, "place")} ticked`;
   const apply = byId("preview-apply");
   apply.textContent = `${apply.dataset.verb} (${number.toLocaleString("en")})`;
   apply.disabled = number === 0;
   byId("preview-all").checked = number === total;
+  byId("preview-all").indeterminate = number > 0 && number < total;
   const hidden = places.length - list.children.length;
   more.hidden = hidden <= 0;
   more.textContent = `Show ${Math.min(hidden, SHOWN)} more of ${hidden.toLocaleString("en")}`;
@@ -117,8 +122,8 @@ more.addEventListener("click", () => {
   list.children[first]?.querySelector("input").focus();
 });
 byId("preview-all").addEventListener("change", (event) => {
-  now.isNone = !event.target.checked;
-  now.off = new Set(now.isNone ? now.places.keys() : []);
+  now.isAll = event.target.checked;
+  now.off = new Set(now.isAll ? [] : now.places.keys());
   list.querySelectorAll("input").forEach((tick) => (tick.checked = event.target.checked));
   tell();
 });

@@ -1,7 +1,7 @@
 // What is reviewed: its name, label types and counts, and how far the review is.
 
 import { get } from "./api.js";
-import { byId, later } from "./dom.js";
+import { byId, counted, later } from "./dom.js";
 
 export const STATUSES = ["accepted", "rejected", "skipped", "open"];
 export const project = {
@@ -13,6 +13,7 @@ export const project = {
   counts: {},
   has: {},
   progress: {},
+  others: 0, // decided places that are no findings
   version: 0,
 };
 
@@ -27,8 +28,8 @@ export async function load() {
 
 /** The counts anew, a moment after the last decision. */
 export const refresh = later(400, async () => {
-  const { progress, undo, redo, conflicts } = await get("project").catch(() => project);
-  Object.assign(project, { progress, undo, redo, conflicts });
+  const { progress, others, undo, redo, conflicts } = await get("project").catch(() => project);
+  Object.assign(project, { progress, others, undo, redo, conflicts });
   show();
 });
 
@@ -48,6 +49,8 @@ function show() {
   const written = ["open", "accepted", "rejected", "skipped"].map(
     (one) => `${(project.progress[one] ?? 0).toLocaleString("en")} ${one}`,
   );
+  const others = project.others ? `+${counted(project.others, "other label")}` : "";
+  if (others) written.push(others);
   if (project.conflicts) written.push(`${project.conflicts} in conflict`);
-  byId("progress-text").textContent = project.has.findings === false ? "" : written.join(" · ");
+  byId("progress-text").textContent = project.has.findings === false ? others : written.join(" · ");
 }

@@ -1,7 +1,7 @@
 // Why: one query segment, its probabilities, and the training segments that taught it this or otherwise.
 
 import { get } from "./api.js";
-import { decideSegment } from "./decide.js";
+import { decideSegment, isKept } from "./decide.js";
 import { byId, el, fill, kbd, later, shortNumber } from "./dom.js";
 import { bindFilter, fillFilter } from "./filter.js";
 import { follow } from "./jobs.js";
@@ -270,7 +270,8 @@ function decide(action, type) {
   }
   const labels = action === "relabel" ? spell(type, one.stop - one.start, project.scheme) : null;
   decideSegment(one, { action, labels }, redraw);
-  const done = { relabel: `relabelled ${type}`, reject: "kept as it is", skip: "skipped" }[action];
+  const isSameLabel = isKept({ labels }, one.labels);
+  const done = { relabel: isSameLabel ? "kept as it is" : `relabelled ${type}`, reject: "kept as it is", skip: "skipped" }[action];
   say(`“${one.tokens.join(" ")}” ${done}.`);
 }
 
