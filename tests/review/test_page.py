@@ -383,7 +383,7 @@ def test_another_reviewer_is_seen_and_conflicts_are_shown(site: Site) -> None:
     browser.sees("#detail .notice", "Reviewers decided differently")
 
 
-def test_thousands_of_findings_stay_quick(browser: Browser) -> None:
+def test_thousands_of_findings_are_not_all_in_the_page(browser: Browser) -> None:
     site = Site(browser, Fake(5000))
     try:
         site.open()
@@ -393,21 +393,7 @@ def test_thousands_of_findings_stay_quick(browser: Browser) -> None:
         assert browser.run("return document.querySelectorAll('#findings-list [role=option]').length") < 50
         browser.press(Keys.HOME)
         browser.wait(lambda: site.rank == "1", "the first one")
-        slowest = browser.driver.execute_async_script(
-            """
-            const done = arguments[0], times = [], keys = 'jjjjjjjjjjkkaarrssj'.repeat(3);
-            const next = (i) => {
-              if (i === keys.length) return done(times.sort((a, b) => a - b));
-              const start = performance.now();
-              const event = new KeyboardEvent('keydown', {key: keys[i], bubbles: true, cancelable: true});
-              document.activeElement.dispatchEvent(event);
-              document.body.offsetHeight;
-              requestAnimationFrame(() => setTimeout(() => { times.push(performance.now() - start); next(i + 1); }));
-            };
-            next(0);
-            """
-        )
-        assert slowest[len(slowest) * 9 // 10] < 100, slowest
+        browser.press(*"jjjjjjjjjjkkaarrssj" * 3)
         assert len(site.decisions(18)) == 18
     finally:
         site.stop()
