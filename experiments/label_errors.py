@@ -10,9 +10,9 @@
 PART is ``all`` or the number of a fold: the tagger is trained on all labels or without that fold, then further on the
 trusted sentences. ``audit`` writes every score and, in TASK-SEED.safetensors, what was believed; ``judge`` makes of
 that the findings, patterns and places to look at first, on any machine. BY is who chose the 200 places that a reviewer
-corrects: ``combined``, ``cleanlab`` (self_confidence out of sample), ``random``; or ``none`` (nothing is corrected) and
-``all`` (everything is). ``--again N`` trains with another seed. The judges of ``combined`` have learned from the
-validation set, so that only test is held out there.
+corrects: ``combined``, ``cleanlab`` (self_confidence out of sample), ``cleanlab-taught`` (the same after the trusted
+sentences), ``random``; or ``none`` (nothing is corrected) and ``all`` (everything is). ``--again N`` trains with
+another seed. The judges of ``combined`` have learned from the validation set, so that only test is held out there.
 
 Nothing is tuned on these labels: the combined ranking was designed on WNUT 2017 and NCBI disease (docs/findings.md).
 """
@@ -38,7 +38,6 @@ from torch import Tensor
 from tagtrace import (
     Sentence,
     Tagger,
-    TrainOptions,
     build_encoder,
     load_tagger,
     new_tagger,
@@ -71,11 +70,9 @@ from tagtrace.findings.recipes import train_further
 from tagtrace.findings.truth import Truth
 from tagtrace.index import Index, IndexOptions, build_index, open_index
 from tagtrace.influence import Explainer
+from tagtrace.reproduce.taggers import RECIPE
 from tagtrace.tagger.encoders import Lexical, LexicalOptions
 
-RECIPE = TrainOptions(
-    epochs=4, batch_size=32, learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", dropout=0.1, keep="last"
-)
 NUM_FIXED = 200
 QUERIES = {"noise": "ORG:LOC"}
 """The kind of error that a task's trusted documents show."""
@@ -189,7 +186,12 @@ def run_audit(task: Task, arguments: argparse.Namespace) -> None:
     result = {"task": task.name, "seed": task.seed, "scores": measured}
     (arguments.out / f"{task.name}-{task.seed}.json").write_text(json.dumps(result, indent=1) + "\n")
     arrays = {"out": opinions["base"][1].marginals, "mean": averaged(opinions[main_kind]).float()}
-    arrays |= {"given": opinions["base"][1].labels, "wrong": truth.wrong, "lengths": index.lengths}
+    arrays |= {
+        "taught_out": given(opinions[main_kind][1]).float(),
+        "given": opinions["base"][1].labels,
+        "wrong": truth.wrong,
+        "lengths": index.lengths,
+    }
     save_file(arrays, arguments.out / f"{task.name}-{task.seed}.safetensors")
 
 
@@ -275,14 +277,16 @@ def judge_opinions(task: Task, arguments: argparse.Namespace) -> None:
         asked = audit(index, [believed], options=AuditOptions(query=query))
         result["query"] = judge(task, asked, index, truth)
     path.write_text(json.dumps(result, indent=1) + "\n")
-    out = -arrays["out"].gather(1, arrays["given"].unsqueeze(1)).squeeze(1)
+    out = arrays["out"].gather(1, arrays["given"].unsqueeze(1)).squeeze(1)
     rows = list(range(index.num_tokens))
     random.Random(task.seed).shuffle(rows)
     places = {
         "combined": [(one.chain, one.start, one.stop) for one in found.findings[:NUM_FIXED]],
-        "cleanlab": segments_of(task, out.argsort(descending=True, stable=True).tolist()),
+        "cleanlab": segments_of(task, out.argsort(stable=True).tolist()),
         "random": segments_of(task, rows),
     }
+    if "taught_out" in arrays:
+        places["cleanlab-taught"] = segments_of(task, arrays["taught_out"].argsort(stable=True).tolist())
     (arguments.out / f"places-{task.name}-{task.seed}.json").write_text(json.dumps(places) + "\n")
 
 

@@ -15,6 +15,6 @@ case $tasks in *reiss*) ;; *) exit 0 ;; esac
 export OMP_NUM_THREADS=1
 for again in 0 1 2 3; do
     for seed in $seeds; do
-        for by in none random cleanlab combined all; do echo "fix reiss $seed $by --again $again $options"; done
+        for by in none random cleanlab cleanlab-taught combined all; do echo "fix reiss $seed $by --again $again $options"; done
     done
 done | each

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 from tagtrace.findings import average_precision, recall_at
+from tagtrace.reproduce.tables import spread
 
 PAGE = Path(__file__).parent.parent / "docs/label_errors.md"
 METHODS = ("self_confidence", "normalized_margin")
@@ -174,13 +175,6 @@ def fix_table(fixes: Sequence[dict[str, Any]]) -> str:
             cells.append("" if by == "none" else f"{mean(gains):+.2f} ± {stdev(gains) / len(gains) ** 0.5:.2f}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def spread(values: Iterable[float], digits: int = 3) -> str:
-    """The mean, and the standard deviation where there are several."""
-    numbers = list(values)
-    deviation = f" ± {stdev(numbers):.{digits}f}" if len(numbers) > 1 else ""
-    return f"{mean(numbers):.{digits}f}{deviation}"
 
 
 if __name__ == "__main__":
