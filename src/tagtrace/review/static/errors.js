@@ -8,7 +8,7 @@ import { say } from "./messages.js";
 import { Pages } from "./pages.js";
 import { load, project } from "./project.js";
 import * as state from "./state.js";
-import { bar, inContext, tags } from "./text.js";
+import { bar, inContext, placeOf, tags } from "./text.js";
 
 const root = byId("view-errors");
 const form = root.querySelector("form");
@@ -96,13 +96,7 @@ function draw(row, one) {
       { class: "facts" },
       el("span", {}, "gold ", tags(one.gold)),
       el("span", {}, "predicted ", tags(one.predicted)),
-      el(
-        "span",
-        { class: "soft" },
-        el("bdi", {}, one.sentence),
-        ` ${one.start}:${one.stop}`,
-        one.document ? [" · ", el("bdi", {}, one.document)] : null,
-      ),
+      placeOf(one),
     ),
   );
 }
@@ -114,14 +108,7 @@ function open() {
 }
 
 export const keys = {
-  j: () => list.move(1),
-  ArrowDown: () => list.move(1),
-  k: () => list.move(-1),
-  ArrowUp: () => list.move(-1),
-  Home: () => list.choose(0, { focus: true }),
-  End: () => list.choose((list.source?.total ?? 0) - 1, { focus: true }),
-  PageDown: () => list.move(list.pageLength),
-  PageUp: () => list.move(-list.pageLength),
+  ...list.keys,
   Enter: open,
   Escape: () => list.focus(),
   "/": () => form.elements.text.focus(),

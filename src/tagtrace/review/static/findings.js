@@ -215,14 +215,7 @@ const focusPatterns = () => {
 };
 
 export const keys = {
-  j: () => list.move(1),
-  ArrowDown: () => list.move(1),
-  k: () => list.move(-1),
-  ArrowUp: () => list.move(-1),
-  Home: () => list.choose(0, { focus: true }),
-  End: () => list.choose((list.source?.total ?? 0) - 1, { focus: true }),
-  PageDown: () => list.move(list.pageLength),
-  PageUp: () => list.move(-list.pageLength),
+  ...list.keys,
   a: () => act("accept"),
   r: () => act("reject"),
   s: () => act("skip"),

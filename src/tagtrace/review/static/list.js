@@ -58,6 +58,20 @@ export class VirtualList {
     return this.box.contains(document.activeElement);
   }
 
+  /** What moves in it, for the keyboard. */
+  get keys() {
+    return {
+      j: () => this.move(1),
+      ArrowDown: () => this.move(1),
+      k: () => this.move(-1),
+      ArrowUp: () => this.move(-1),
+      Home: () => this.choose(0, { focus: true }),
+      End: () => this.choose((this.source?.total ?? 0) - 1, { focus: true }),
+      PageDown: () => this.move(this.pageLength),
+      PageUp: () => this.move(-this.pageLength),
+    };
+  }
+
   get pageLength() {
     return Math.max(1, Math.floor(this.box.clientHeight / this.height) - 1);
   }

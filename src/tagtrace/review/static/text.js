@@ -116,3 +116,14 @@ export function badge(status, isConflict = false) {
     isConflict ? el("span", { class: "badge conflict" }, "⚠ conflict") : null,
   ];
 }
+
+/** Where a segment stands. */
+export function placeOf(one) {
+  return el(
+    "span",
+    { class: "soft" },
+    el("bdi", {}, one.sentence),
+    ` ${one.start}:${one.stop}`,
+    one.document ? [" · ", el("bdi", {}, one.document)] : null,
+  );
+}

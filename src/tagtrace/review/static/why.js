@@ -10,7 +10,7 @@ import { say } from "./messages.js";
 import { project } from "./project.js";
 import { drawQuery } from "./query.js";
 import * as state from "./state.js";
-import { badge, bar, inContext, tags } from "./text.js";
+import { badge, bar, inContext, placeOf, tags } from "./text.js";
 import * as whatIf from "./whatif.js";
 
 const root = byId("view-why");
@@ -194,13 +194,7 @@ function row(one, number, largest, i, size) {
             one.decision.labels?.length ? el("span", {}, "→ ", tags(one.decision.labels)) : null,
           ]
         : null,
-      el(
-        "span",
-        { class: "soft" },
-        el("bdi", {}, one.sentence),
-        ` ${one.start}:${one.stop}`,
-        one.document ? [" · ", el("bdi", {}, one.document)] : null,
-      ),
+      placeOf(one),
     ),
   );
 }
