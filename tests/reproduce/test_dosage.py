@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,18 @@ from tagtrace.data import LabelSet, Sentence
 from tagtrace.findings import read_trusted
 from tagtrace.index import Index
 from tagtrace.reproduce import dosage
-from tagtrace.reproduce.dosage import DosageOptions, cheap_methods, curved_methods, keep, queries, token_f1
+from tagtrace.reproduce.dosage import (
+    DosageOptions,
+    all_queries,
+    cheap_methods,
+    curved_methods,
+    keep,
+    queries,
+    rows_of,
+    token_f1,
+)
 from tagtrace.reproduce.dosage_judge import EXAMPLE, TOKEN, Judge
-from tagtrace.reproduce.dosages import PRINTED, DosageTokens
+from tagtrace.reproduce.dosages import PRINTED, RELEASED, DosageTokens
 from tagtrace.reproduce.experiment import Found, run_seed
 from tagtrace.reproduce.setting import Setting
 from tagtrace.reproduce.strongest import Queries, Retriever, Strongest
@@ -25,7 +35,7 @@ from tests.findings.made import make_index, make_sentences, make_tagger
 
 DATA = Path(os.environ.get("TAGTRACE_DATA", Path(__file__).resolve().parents[2] / ".." / "shared" / "data"))
 LABELS = LabelSet(("O", "INT", "POP"), "io")
-OPTIONS = DosageOptions("", "", ["INT"], "INT", ["printed"], 0, 0, 0, 1e-6, True, {}, {})
+OPTIONS = DosageOptions("", [], ["INT"], "INT", ["printed"], 0, 0, 0, 1e-6, True, {}, {})
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +50,18 @@ def test_a_query_is_the_last_mispredicted_token_of_a_dosage_outside() -> None:
     # 5 mg: its last; 6 mg: partly an intervention in gold; 7 mg: its first; 8 mg: its last; 9 mg: predicted as it is
     assert queries([first, second], predicted, PRINTED, OPTIONS).tolist() == [2, 6, 9]
     assert queries([first, second], ~torch.ones(12).bool(), PRINTED, OPTIONS).tolist() == []
+
+
+def test_queries_of_several_test_sets_are_rows_of_all_of_them() -> None:
+    dosage_outside = Sentence(("take", "5", "mg"), ("O", "O", "O"))
+    tests = {"one": [dosage_outside], "two": [Sentence(("now",), ("O",)), dosage_outside]}
+    options = replace(OPTIONS, readings=["printed", "released"])
+    found = all_queries(tests, torch.tensor([0, 1, 1, 1, 0, 1, 0]).bool(), options)
+    assert {name: rows.tolist() for name, (_, rows) in found.items()} == {
+        "printed, one": [2], "printed, two": [5], "released, one": [], "released, two": [],
+    }  # fmt: skip
+    assert found["released, two"][0] is RELEASED  # no intervention is near
+    assert rows_of(tests) == {"one": slice(0, 3), "two": slice(3, 7)}
 
 
 def test_token_f1() -> None:
@@ -127,8 +149,8 @@ def test_the_quick_form_shows_the_direction(tmp_path: Path) -> None:
     assert len(dosage.check([reversed_(found)])) == 3
     partial = json.loads((tmp_path / "work/dosage-0/partial.json").read_text())
     assert partial["notes"] == ["curvature was not worked out"]
-    whole = found["readings"]["released"]["methods"]
-    assert all(whole[name] == shares for name, shares in partial["readings"]["released"]["methods"].items())
+    whole = found["readings"]["released, test_gold"]["methods"]
+    assert all(whole[name] == shares for name, shares in partial["readings"]["released, test_gold"]["methods"].items())
     text = dosage.table([found, {**found, **partial}])
     assert "segment influence, curvature" not in text
     assert "Seed 0: curvature was not worked out." in text
@@ -137,7 +159,7 @@ def test_the_quick_form_shows_the_direction(tmp_path: Path) -> None:
 def reversed_(found: Found) -> Found:
     """The same with the shares of segment and instance influence exchanged, and no tokens found."""
     changed = copy.deepcopy(found)
-    methods = changed["readings"]["released"]["methods"]
+    methods = changed["readings"]["released, test_gold"]["methods"]
     instance = methods["instance influence, cosine"]
     methods["instance influence, cosine"] = methods["segment influence, cosine"]
     methods["segment influence, cosine"] = {**dict.fromkeys(TOKEN, 0.0), **instance, EXAMPLE[2]: 0.0}

@@ -26,7 +26,7 @@ def label_covariances(run: ScaledRun) -> Tensor:
         if lag > 0:
             joint = joint[:, : T - lag] @ steps[:, lag - 1 :]
         both = joint - nodes[:, : T - lag].unsqueeze(3) * nodes[:, lag:].unsqueeze(2)
-        first = torch.arange(T - lag)
+        first = torch.arange(T - lag, device=nodes.device)
         # advanced indices are split by a slice, so the paired positions come first
         covariances[:, first, :, first + lag] = both.transpose(0, 1)
         covariances[:, first + lag, :, first] = both.transpose(0, 1).transpose(2, 3)

@@ -31,6 +31,7 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ from tagtrace.data.sentence import join_documents
 from tagtrace.findings import read_trusted
 from tagtrace.index import IndexOptions
 from tagtrace.reproduce.curved import Curved
-from tagtrace.reproduce.dosage_judge import EXAMPLE, TOKEN, Jury
+from tagtrace.reproduce.dosage_judge import EXAMPLE, TOKEN, Asked, Jury
 from tagtrace.reproduce.dosages import READINGS, Reading, dosages_of
 from tagtrace.reproduce.experiment import Experiment, Found
 from tagtrace.reproduce.figures import draw_bars
@@ -68,7 +69,7 @@ class DosageOptions:
     """See dosage.toml."""
 
     train: str
-    test: str
+    tests: list[str]
     types: list[str]
     intervention: str
     readings: list[str]
@@ -86,22 +87,23 @@ def run(setting: Setting, seed: int) -> Found:
     options = setting.options("dosage", DosageOptions)
     folder = setting.data / "ebmnlp"
     train = read_documents(folder / options.train, options.types, options.num_train, seed, options.longest)
-    test = read_documents(folder / options.test, options.types, options.num_test, seed)
+    tests = {name: read_documents(folder / f"{name}.jsonl.gz", options.types, options.num_test, seed).sentences
+             for name in options.tests}  # fmt: skip
     labels = LabelSet.from_sentences(train.sentences, "io")
     is_transformer = setting.encoder_spec.startswith("transformer:")
     changes = options.transformer if is_transformer else options.other
     tagger = trained(setting, f"dosage-{seed}", train, labels, seed, "document", **changes)
     index = indexed(setting, f"dosage-{seed}", tagger, train, IndexOptions(tolerance=options.tolerance))
-    trusted = read_trusted(index, tagger, test.sentences)
-    is_predicted = trusted.predicted == labels.index(options.intervention)
-    asked = {name: queries(test.sentences, is_predicted, READINGS[name], options) for name in options.readings}
-    setting.report(", ".join([f"{len(rows)} queries ({name})" for name, rows in asked.items()]))
-    if not any(map(len, asked.values())):
+    trusted = read_trusted(index, tagger, [one for test in tests.values() for one in test])
+    asked = all_queries(tests, trusted.predicted == labels.index(options.intervention), options)
+    setting.report(", ".join([f"{len(rows)} queries ({name})" for name, (_, rows) in asked.items()]))
+    if not any(len(rows) for _, rows in asked.values()):
         raise DataError("no test dosage is mispredicted as an intervention; train longer, or on more documents")
     jury = Jury.of(index, train.sentences, options.intervention, asked)
     about: Found = {
         "options": asdict(options), "documents": index.num_chains, "tokens": index.num_tokens,
-        "f1": token_f1(trusted.rows.labels, trusted.predicted, labels),
+        "f1": {name: token_f1(trusted.rows.labels[rows], trusted.predicted[rows], labels)
+               for name, rows in rows_of(tests).items()},
     }  # fmt: skip
     retriever, given = Retriever(index, setting.device), Queries(trusted.rows, jury.rows)
     methods, notes = cheap_methods(retriever, given, setting.report), ["curvature was not worked out"]
@@ -163,6 +165,24 @@ def read_documents(path: Path, types: Sequence[str], most: int, seed: int, longe
     return corpus.with_sentences(documents)
 
 
+def rows_of(tests: Mapping[str, Sequence[Sentence]]) -> dict[str, slice]:
+    """The rows of each test set when they follow each other."""
+    stops = list(accumulate(sum(map(len, test)) for test in tests.values()))
+    return {name: slice(*ends) for name, ends in zip(tests, pairwise([0, *stops]), strict=True)}
+
+
+def all_queries(
+    tests: Mapping[str, Sequence[Sentence]], is_predicted: Tensor, options: DosageOptions
+) -> dict[str, Asked]:
+    """The queries of every reading and test set, numbered as rows of all test sets, (n,) in all."""
+    found: dict[str, Asked] = {}
+    for reading in map(READINGS.__getitem__, options.readings):
+        for name, rows in rows_of(tests).items():
+            own = queries(tests[name], is_predicted[rows], reading, options)
+            found[f"{reading.name}, {name}"] = reading, own + rows.start
+    return found
+
+
 def queries(sentences: Sequence[Sentence], is_predicted: Tensor, reading: Reading, options: DosageOptions) -> Tensor:
     """The rows (Q,) of the tokens asked about; ``is_predicted`` (n,) says where an intervention is predicted."""
     predicted, found, first = is_predicted.tolist(), set[int](), 0
@@ -186,21 +206,25 @@ def token_f1(gold: Tensor, predicted: Tensor, labels: LabelSet) -> dict[str, flo
 
 
 def table(founds: Sequence[Found]) -> str:
-    """For each reading of what a dosage is: methods x table 4's columns, in percent, less the paper's."""
+    """For each reading of what a dosage is and each test set: methods x table 4's columns, in percent."""
     lines = [
-        f"{founds[0]['documents']:,} training documents, {founds[0]['tokens']:,} tokens. Token F1 on the test set: "
-        f"{spread([100 * one['f1']['mean'] for one in founds], 1)} (mean of the types), "
-        f"{spread([100 * one['f1']['micro'] for one in founds], 1)} (micro); the paper: {PAPER_F1}.\n"
+        f"{founds[0]['documents']:,} training documents, {founds[0]['tokens']:,} tokens. Token F1, mean of the types "
+        f"and micro (the paper: {PAPER_F1}): {'; '.join(_f1(founds, test) for test in founds[0]['f1'])}.\n"
     ]
     for reading in founds[0]["readings"]:
         some = [one["readings"][reading] for one in founds]
         lines.append(
-            f"\nDosages as {reading}: {spread([one['queries'] for one in some], 1)} queries (paper: {PAPER_QUERIES}). "
-            "Percent of them; in brackets ours less the paper's.\n\n"
+            f"\nDosages and test labels: {reading}. {spread([one['queries'] for one in some], 1)} queries "
+            f"(paper: {PAPER_QUERIES}). Percent of them; in brackets ours less the paper's.\n\n"
         )
         lines.append(markdown(("method", *EXAMPLE, *TOKEN), _rows(some)))
     lines += [f"\nSeed {one['seed']}: {note}.\n" for one in founds for note in one.get("notes", [])]
     return "".join(lines)
+
+
+def _f1(founds: Sequence[Found], test: str) -> str:
+    both = [spread([100 * one["f1"][test][kind] for one in founds], 1) for kind in ("mean", "micro")]
+    return f"{both[0]} and {both[1]} on {test}"
 
 
 def _rows(some: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -13,12 +13,14 @@ from torch import Tensor
 
 from tagtrace.data import Sentence
 from tagtrace.index import Index
-from tagtrace.reproduce.dosages import READINGS, DosageTokens
+from tagtrace.reproduce.dosages import DosageTokens, Reading
 from tagtrace.reproduce.experiment import Found
 from tagtrace.reproduce.strongest import Strongest
 
 EXAMPLE = ("supporting example", "opposing example", "conflicting examples")
 TOKEN = ("supporting token", "opposing token", "conflicting tokens")
+Asked = tuple[Reading, Tensor]
+"""A reading of what a dosage is, and the rows of the test tokens that it makes queries, (Q,)."""
 
 
 @dataclass(frozen=True)
@@ -63,30 +65,33 @@ class Judge:
 
 @dataclass(frozen=True)
 class Jury:
-    """A judge for each reading of what a dosage is, and the queries that reading gives rise to."""
+    """A judge for each name of a reading and a test set, and the queries these give rise to."""
 
     rows: Tensor
-    """The tokens asked about under any reading, sorted, (Q,)."""
+    """The tokens asked about under any name, sorted, (Q,)."""
     asked: Mapping[str, Tensor]
-    """Those of each reading."""
+    """Those of each name."""
     judges: Mapping[str, Judge]
     is_other: Tensor
     """Whether a training token is no intervention, (N,)."""
 
     @classmethod
-    def of(cls, index: Index, sentences: Sequence[Sentence], type_: str, asked: Mapping[str, Tensor]) -> Jury:
+    def of(cls, index: Index, sentences: Sequence[Sentence], type_: str, asked: Mapping[str, Asked]) -> Jury:
         """``sentences`` are the index's, ``type_`` is the label of interventions."""
-        judges = {name: Judge.of(index, DosageTokens.of(sentences, READINGS[name], type_)) for name in asked}
+        readings = {reading.name: reading for reading, _ in asked.values()}
+        judges = {name: Judge.of(index, DosageTokens.of(sentences, one, type_)) for name, one in readings.items()}
+        rows = {name: own for name, (_, own) in asked.items()}
         is_other = torch.cat([shard.labels for shard in index.shards]) != index.labels.index(type_)
-        return cls(torch.cat(list(asked.values())).unique(), asked, judges, is_other)
+        by_name = {name: judges[reading.name] for name, (reading, _) in asked.items()}
+        return cls(torch.cat(list(rows.values())).unique(), rows, by_name, is_other)
 
     def readings(self, methods: Mapping[str, Strongest]) -> Found:
-        """For each reading, what every method and chance come to; ``methods`` answer ``rows``."""
+        """For each name, what every method and chance come to; ``methods`` answer ``rows``."""
         found: Found = {}
-        for reading, judge in self.judges.items():
-            places = torch.searchsorted(self.rows, self.asked[reading])
-            shares = {name: judge.shares(methods[name].at(places)) for name in sorted(methods)}
-            found[reading] = {"queries": len(places), "chance": judge.chance(self.is_other), "methods": shares}
+        for name, judge in self.judges.items():
+            places = torch.searchsorted(self.rows, self.asked[name])
+            shares = {method: judge.shares(methods[method].at(places)) for method in sorted(methods)}
+            found[name] = {"queries": len(places), "chance": judge.chance(self.is_other), "methods": shares}
         return found
 
 

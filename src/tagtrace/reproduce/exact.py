@@ -73,7 +73,8 @@ def _linear(setting: Setting, _: int, options: ExactOptions, generator: random.R
     folder = setting.data / "conll2003"
     train = draw_sentences(folder / "train.txt.gz", options.train_sentences, options.shorter_than, generator)
     validation = draw_sentences(folder / "dev.txt.gz", options.validation_sentences, options.shorter_than, generator)
-    tagger = new_tagger(build_encoder(setting.encoder_spec, train), LabelSet.from_sentences(train, "iob2"))
+    labels = LabelSet.from_sentences(train, "iob2")
+    tagger = new_tagger(build_encoder(setting.encoder_spec, train), labels).to(setting.device)
     refit_tagger(tagger, train, OPTIMUM)
     return tagger, train, validation
 
