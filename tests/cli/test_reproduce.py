@@ -26,7 +26,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"value": seed}
 
     experiment = Experiment(
-        "made", "section 0", run, lambda founds: f"| {len(founds)} |\n", lambda _, __: [],
+        "made", "section 0", run, lambda founds: f"| {len(founds)} |\n", lambda _: [], lambda _, __: [],
         lambda founds: ["seed 9 is wrong"] if founds[-1]["seed"] == 9 else [],
     )  # fmt: skip
     monkeypatch.setitem(EXPERIMENTS, "made", experiment)

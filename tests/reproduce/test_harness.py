@@ -15,7 +15,7 @@ from experiments import results_page
 from tagtrace._checks import DataError, OptionError
 from tagtrace.cli import main
 from tagtrace.reproduce import EXPERIMENTS, DirectionError, parse_seeds, pick, reproduce
-from tagtrace.reproduce.experiment import Experiment, Found, encoder_name, read_found, run_seed
+from tagtrace.reproduce.experiment import Experiment, Found, Headline, encoder_name, read_found, run_seed
 from tagtrace.reproduce.setting import Setting
 from tagtrace.reproduce.tables import markdown, spread
 
@@ -30,7 +30,9 @@ class Made:
     needs_encoder: bool = True
 
     def experiment(self, name: str = "made") -> Experiment:
-        return Experiment(name, "section 0, figure 0", self.run, self.table, self.draw, self.check, self.needs_encoder)
+        return Experiment(
+            name, "section 0, figure 0", self.run, self.table, self.headlines, self.draw, self.check, self.needs_encoder
+        )
 
     def run(self, setting: Setting, seed: int) -> Found:
         self.ran.append(seed)
@@ -38,6 +40,9 @@ class Made:
 
     def table(self, founds: Sequence[Found]) -> str:
         return markdown(["value", "pairs"], [[spread(f["value"] for f in founds), str([f["pair"] for f in founds])]])
+
+    def headlines(self, founds: Sequence[Found]) -> list[Headline]:
+        return [Headline("value", "7", spread(f["value"] for f in founds))]
 
     def draw(self, founds: Sequence[Found], folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -184,7 +189,7 @@ def test_seeds() -> None:
 def test_the_experiments_are_those_of_the_issue() -> None:
     assert list(EXPERIMENTS) == ["exact", "artifact", "errors", "noise", "dosage", "sensitivity"]
     assert all(name == experiment.name for name, experiment in EXPERIMENTS.items())
-    assert set(results_page.DIFFERENCES) == set(EXPERIMENTS)
+    assert set(results_page.DIFFERENCES) == set(results_page.SHOWS) == set(EXPERIMENTS)
 
 
 # the page
@@ -196,6 +201,7 @@ def page_of(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     linear = replace(Made(needs_encoder=False).experiment("linear"), section="section 1")
     monkeypatch.setattr(results_page, "EXPERIMENTS", {"made": made.experiment(), "linear": linear})
     monkeypatch.setattr(results_page, "DIFFERENCES", {"made": "Half the data.", "linear": "Nothing."})
+    monkeypatch.setattr(results_page, "SHOWS", {"made": "It grows.", "linear": "It does not."})
 
 
 def result(folder: Path, name: str, seed: int, encoder: str = "lexical", **more: object) -> None:
@@ -213,17 +219,20 @@ def test_the_page_has_tables_figures_commands_and_costs(tmp_path: Path) -> None:
     result(tmp_path / "in/h200", "made", 1, "transformer:some-bert", cost=gpu)
     results_page.write_page(tmp_path / "in", tmp_path / "docs")
     text = (tmp_path / "docs/results.md").read_text("utf-8")
-    assert "## made: section 0, figure 0\n\nHalf the data.\n" in text
+    assert "## made: section 0, figure 0\n\nIt grows.\n\nWhat differs: Half the data.\n" in text
+    assert "| [made](#made-section-0-figure-0) | value | lexical | 7 | 6.000 ± 5.657 | - |" in text
+    assert "<details><summary>transformer:some-bert, seeds 1, on an H200</summary>" in text
+    assert "It does not." not in text
     assert "### lexical, seeds 2, 10, on two cores" in text
     assert "| 6.000 ± 5.657 |" in text
     assert "\n    tagtrace reproduce made --data DIR --encoder lexical --out DIR --seeds 2,10\n" in text
     assert "--encoder transformer:some-bert --out DIR --seeds 1\n" in text
-    assert "| made | two cores (2 CPU threads) | lexical | 2 | 16 ± 6 | 1.5 |  |" in text
-    assert "| made | an H200 (H200) | transformer:some-bert | 1 | 7 | 2.0 | 3.0 |" in text
+    assert "| made | two cores (2 CPU threads) | lexical | 12, 20 | 1.5 |  |" in text
+    assert "| made | an H200 (H200) | transformer:some-bert | 7 | 2.0 | 3.0 |" in text
     links = re.findall(r"\]\((results/[^)]+)\)", text)
     assert len(links) == 4
     assert all((tmp_path / "docs" / link).exists() for link in links)
-    assert "## linear: section 1\n\nNothing.\n\nNot yet run.\n\n    tagtrace reproduce linear --data DIR --out" in text
+    assert "## linear: section 1\n\nWhat differs: Nothing.\n\nNot yet run.\n\n    tagtrace reproduce linear" in text
     assert "Not yet run: linear on an H200, linear on two cores." in text
 
 
@@ -243,6 +252,14 @@ def test_the_page_mixes_neither_encoders_nor_quick_runs(tmp_path: Path) -> None:
     result(tmp_path / "two_cores", "made", 1, quick=True)
     with pytest.raises(DataError, match="quick"):
         results_page.read_runs(tmp_path)
+
+
+def test_the_page_is_what_its_command_writes(tmp_path: Path) -> None:
+    results_page.write_page(REPOSITORY / "experiments/results/paper", tmp_path)
+    assert (tmp_path / "results.md").read_text("utf-8") == (REPOSITORY / "docs/results.md").read_text("utf-8")
+    written = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.*")}
+    kept = {path.relative_to(REPOSITORY / "docs") for path in (REPOSITORY / "docs/results").rglob("*.*")}
+    assert written - {Path("results.md")} == kept
 
 
 def test_each_command_on_the_page_can_be_given() -> None:

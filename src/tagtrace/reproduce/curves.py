@@ -96,6 +96,13 @@ def mean_area(founds: Sequence[Found], name: str) -> float:
     return mean(area(one["ranks"][name], one["num_documents"]) for one in founds)
 
 
+def mean_precisions(founds: Sequence[Found], names: Sequence[str]) -> str:
+    """AP of some methods and of chance, mean and spread over ``founds``: "0.343 ± 0.015; ...; chance 0.139"."""
+    precisions = [spread(measures(one["ranks"][name], one["num_documents"])["AP"] for one in founds) for name in names]
+    by_chance = mean(chance(num_wrong(one), one["num_documents"])["AP"] for one in founds)
+    return "; ".join([*precisions, f"{CHANCE} {by_chance:.3f}"])
+
+
 def not_above(founds: Sequence[Found], better: str, worse: str, margin: float = 0.0, where: str = "") -> list[str]:
     """A line unless the area of ``better`` is above that of ``worse`` by more than ``margin``."""
     above, below = mean_area(founds, better), mean_area(founds, worse)

@@ -47,7 +47,7 @@ from tagtrace.index import IndexOptions
 from tagtrace.reproduce.curved import Curved
 from tagtrace.reproduce.dosage_judge import EXAMPLE, TOKEN, Asked, Jury
 from tagtrace.reproduce.dosages import READINGS, Reading, dosages_of
-from tagtrace.reproduce.experiment import Experiment, Found
+from tagtrace.reproduce.experiment import Experiment, Found, Headline
 from tagtrace.reproduce.figures import draw_bars
 from tagtrace.reproduce.setting import Setting
 from tagtrace.reproduce.strongest import Queries, Retriever, Strongest
@@ -60,6 +60,7 @@ PAPER: dict[str, tuple[float, ...]] = {
     "segment influence": (97.9, 100.0, 97.9, 97.9, 87.5, 85.4),
 }
 """Percent, of table 4, by ``EXAMPLE`` and ``TOKEN``; its 1.00 is read as 100 %."""
+CONFLICTING = (EXAMPLE[2], TOKEN[2])
 PAPER_QUERIES, PAPER_F1 = 48, 73.3
 """The percentages are multiples of 1/48."""
 
@@ -227,12 +228,17 @@ def _f1(founds: Sequence[Found], test: str) -> str:
     return f"{both[0]} and {both[1]} on {test}"
 
 
+def common_methods(some: Sequence[Mapping[str, Any]], group: str) -> list[str]:
+    """The methods of a group that every seed has."""
+    every = [name for name in some[0]["methods"] if all(name in one["methods"] for one in some)]
+    return [name for name in every if name.startswith(group)]
+
+
 def _rows(some: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     rows: list[list[str]] = []
     for group, paper in PAPER.items():
         rows.append([f"*{group}, paper*", *(f"{value:.1f}" for value in paper), *["-"] * (6 - len(paper))])
-        every = [name for name in some[0]["methods"] if all(name in one["methods"] for one in some)]
-        for method in [name for name in every if name.startswith(group)]:
+        for method in common_methods(some, group):
             cells = _cells([one["methods"][method] for one in some])
             marks = [f"{cell} ({mean - p:+.1f})" for (cell, mean), p in zip(cells, paper, strict=False)]
             rows.append([method, *marks, *["-"] * (6 - len(marks))])
@@ -248,19 +254,52 @@ def _cells(shares: Sequence[Mapping[str, float]]) -> list[tuple[str, float]]:
     return [(spread(values, 1), sum(values) / len(values)) for values in columns]
 
 
+def headlines(founds: Sequence[Found]) -> list[Headline]:
+    """Conflicting documents and tokens under every reading, with the first test labels."""
+    lines: list[Headline] = []
+    paper = PAPER["segment influence"][2], PAPER["segment influence"][5]
+    for reading in first_readings(founds):
+        some = [one["readings"][reading] for one in founds]
+        for method in common_methods(some, "segment influence"):
+            shares = [one["methods"][method] for one in some]
+            both = _cells([{name: one[name] for name in CONFLICTING} for one in shares])
+            lines.append(
+                Headline(
+                    f"conflicting examples; tokens, %, {method}; dosages {reading}",
+                    "; ".join(f"{value:.1f}" for value in paper),
+                    "; ".join(cell for cell, _ in both),
+                    "; ".join(f"{mean - p:+.1f}" for (_, mean), p in zip(both, paper, strict=True)),
+                )
+            )
+    return lines
+
+
 def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
-    """Conflicting documents and tokens by method, for the first reading."""
-    names = ["segment influence, cosine", "segment influence, identity", "segment NN, cosine"]
-    means = {name: _means(founds, name) for name in ["instance influence, cosine", *names]}
-    groups = {name: {key: 100 * shares[key] for key in (EXAMPLE[2], TOKEN[2]) if key in shares}
-              for name, shares in means.items()}  # fmt: skip
-    title = "Conflicting labels of dosages among the strongest"
-    return draw_bars(folder / "dosage", groups, title=title, y="percent of mispredicted dosages")
+    """Conflicting documents and tokens by method, the paper's beside ours, for each reading on the first test set."""
+    paths: list[Path] = []
+    for reading in first_readings(founds):
+        groups: dict[str, dict[str, float]] = {}
+        for group, paper in PAPER.items():
+            columns = dict(zip((*EXAMPLE, *TOKEN), paper, strict=False))
+            groups[f"{group}, paper"] = {key: columns[key] for key in CONFLICTING if key in columns}
+            for name in common_methods([one["readings"][reading] for one in founds], group):
+                shares = _means(founds, name, reading=reading)
+                groups[name] = {key: round(100 * shares[key], 1) for key in CONFLICTING if key in shares}
+        title = f"Conflicting labels of dosages ({reading}) among the strongest"
+        stem = folder / f"dosage-{reading.partition(',')[0]}"
+        paths += draw_bars(stem, groups, title=title, y="percent of mispredicted dosages")
+    return paths
 
 
-def _means(founds: Sequence[Found], method: str, kind: str = "methods") -> dict[str, float]:
-    """A method's shares under the first reading, averaged over seeds."""
-    some = [next(iter(one["readings"].values()))[kind][method] for one in founds]
+def first_readings(founds: Sequence[Found]) -> list[str]:
+    """Every reading of what a dosage is, with the first test labels."""
+    return [name for name in founds[0]["readings"] if name.endswith(f", {founds[0]['options']['tests'][0]}")]
+
+
+def _means(founds: Sequence[Found], method: str, kind: str = "methods", reading: str | None = None) -> dict[str, float]:
+    """A method's shares under a reading, the first unless said, averaged over seeds."""
+    reading = reading or first_readings(founds)[0]
+    some = [one["readings"][reading][kind][method] for one in founds]
     return {name: sum(shares[name] for shares in some) / len(some) for name in some[0]}
 
 
@@ -281,4 +320,4 @@ def check(founds: Sequence[Found]) -> list[str]:
     ]
 
 
-EXPERIMENT = Experiment("dosage", "6.3, tables 2 and 4", run, table, draw, check)
+EXPERIMENT = Experiment("dosage", "section 6.3, tables 2 and 4", run, table, headlines, draw, check)

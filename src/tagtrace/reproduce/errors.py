@@ -19,8 +19,8 @@ from tagtrace.findings import Trusted, read_trusted
 from tagtrace.index import IndexOptions
 from tagtrace.influence import find_candidates
 from tagtrace.reproduce import conll
-from tagtrace.reproduce.curves import CHANCE, curve_table, mean_curves, methods, not_above, ranks
-from tagtrace.reproduce.experiment import Experiment, Found
+from tagtrace.reproduce.curves import CHANCE, curve_table, mean_curves, mean_precisions, methods, not_above, ranks
+from tagtrace.reproduce.experiment import Experiment, Found, Headline
 from tagtrace.reproduce.figures import draw_curves
 from tagtrace.reproduce.rankings import FIGURE, PAPER, rank_documents
 from tagtrace.reproduce.setting import Setting
@@ -108,6 +108,12 @@ def table(founds: Sequence[Found]) -> str:
     return f"{CAPTION}{first['num_documents']} documents, {first['num_wrong']} of them wrong.\n\n{curve_table(founds)}"
 
 
+def headlines(founds: Sequence[Found]) -> list[Headline]:
+    """Segment influence and token loss."""
+    names = ("segment influence, mean", "token loss, mean")
+    return [Headline(f"AP: {'; '.join(names)}", "both recover them, as a figure", mean_precisions(founds, names))]
+
+
 def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
     """Figure 3a, and all 13 curves."""
     paths: list[Path] = []
@@ -127,4 +133,4 @@ def check(founds: Sequence[Found]) -> list[str]:
     return complaints
 
 
-EXPERIMENT = Experiment("errors", "section 6.1, figure 3a", run, table, draw, check)
+EXPERIMENT = Experiment("errors", "section 6.1, figure 3a", run, table, headlines, draw, check)

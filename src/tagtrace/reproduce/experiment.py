@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,6 +22,15 @@ Found = dict[str, Any]
 """What one seed of an experiment found: JSON."""
 
 
+class Headline(NamedTuple):
+    """One line of what an experiment found, the paper's figure beside ours."""
+
+    what: str
+    paper: str
+    ours: str
+    difference: str = "-"
+
+
 @dataclass(frozen=True)
 class Experiment:
     """One experiment of the paper: one seed of it is run at a time."""
@@ -32,6 +41,8 @@ class Experiment:
     run: Callable[[Setting, int], Found]
     table: Callable[[Sequence[Found]], str]
     """The result in Markdown, mean and spread over seeds, the paper's figure beside ours."""
+    headlines: Callable[[Sequence[Found]], list[Headline]]
+    """What of it a reader in a hurry should see."""
     draw: Callable[[Sequence[Found], Path], list[Path]]
     """Write figures into a folder, SVG and PNG; which."""
     check: Callable[[Sequence[Found]], list[str]]

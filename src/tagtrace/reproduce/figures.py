@@ -82,7 +82,7 @@ def draw_bars(stem: Path, groups: Mapping[str, Mapping[str, float]], *, title: s
                 facecolor=("#ffffff", "#d9d9d9", "#a6a6a6")[number % 3], edgecolor="#222222", linewidth=0.8,
             )  # fmt: skip
             axes.bar_label(bars, fmt="{:.4g}", fontsize=7, padding=2)
-        axes.set_xticks(range(len(groups)), [fill(name, 16) for name in groups])
+        axes.set_xticks(range(len(groups)), [fill(name, 13) for name in groups])
         axes.axhline(0, color="#222222", linewidth=0.8)
         axes.margins(y=0.12)
         _describe(axes, title, "", y)

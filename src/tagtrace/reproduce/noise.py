@@ -22,9 +22,9 @@ from tagtrace.findings import Trusted, read_trusted
 from tagtrace.index import Index, IndexOptions
 from tagtrace.influence import find_candidates
 from tagtrace.reproduce import conll
-from tagtrace.reproduce.curves import CHANCE, curve_table, mean_curves, methods, not_above, ranks
+from tagtrace.reproduce.curves import CHANCE, curve_table, mean_curves, mean_precisions, methods, not_above, ranks
 from tagtrace.reproduce.errors import chain_numbers
-from tagtrace.reproduce.experiment import Experiment, Found
+from tagtrace.reproduce.experiment import Experiment, Found, Headline
 from tagtrace.reproduce.figures import draw_curves
 from tagtrace.reproduce.gazetteer import RANDOM, SYSTEMATIC, NoiseOptions, fresh_noise
 from tagtrace.reproduce.pulls import pulls_by_type, token_pulls
@@ -177,6 +177,16 @@ def pulls_line(founds: Sequence[Mapping[str, float]]) -> str:
     return f"\nWhat wrong labels add to the scores of these documents by instance influence, in all: {told}.\n"
 
 
+def headlines(founds: Sequence[Found]) -> list[Headline]:
+    """Influence and token loss on each noise."""
+    names = ("segment influence, mean", "instance influence", "token loss, mean")
+    paper = {"systematic": "influence substantially better, as a figure", "random": "influence slightly worse"}
+    return [
+        Headline(f"AP, {kind} noise ({source}): {'; '.join(names)}", paper[kind], mean_precisions(each, names))
+        for (source, kind), each in parts(founds).items()
+    ]
+
+
 def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
     """Figures 3b and 3c, and all 13 curves."""
     paths: list[Path] = []
@@ -204,4 +214,4 @@ def check(founds: Sequence[Found]) -> list[str]:
     return complaints or ([] if parts(founds) else ["no noise was looked for"])
 
 
-EXPERIMENT = Experiment("noise", "section 6.2, figures 3b and 3c", run, table, draw, check)
+EXPERIMENT = Experiment("noise", "section 6.2, figures 3b and 3c", run, table, headlines, draw, check)

@@ -33,7 +33,7 @@ from tagtrace.influence.norms import dense_gradients
 from tagtrace.influence.tokens import TokenPass
 from tagtrace.reproduce.conll import read_split
 from tagtrace.reproduce.curved import Curved
-from tagtrace.reproduce.experiment import Experiment, Found
+from tagtrace.reproduce.experiment import Experiment, Found, Headline
 from tagtrace.reproduce.figures import draw_scatter
 from tagtrace.reproduce.group_removal import PREDICTIONS, Asked, Sizes, Trainer, remove_groups
 from tagtrace.reproduce.retraining_bench import spearman
@@ -163,6 +163,19 @@ def on_targets(groups: Sequence[Mapping[str, Any]], name: str, key: str) -> floa
     return fmean(means)
 
 
+def difference(groups: Sequence[Mapping[str, Any]], key: str) -> float:
+    """The mean change by removing supporters less that by removing opposers, on the queries they were chosen for.
+
+    Both are changes from one tagger: what is peculiar to it, and common to all trained again, cancels.
+    """
+    raised, lowered = (on_targets(groups, side, key) for side in SIDES)
+    return raised - lowered
+
+
+def kinds_of(groups: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {group["name"] for group in groups}
+
+
 def table(founds: Sequence[Found]) -> str:
     """Rankings, then removals."""
     first = founds[0]
@@ -193,6 +206,9 @@ def _removal_tables(founds: Sequence[Found]) -> str:
         cells = [spread([on_targets(some, kind, key) for some in groups]) for key in (*PREDICTIONS, "actual")]
         sizes = [_size([group["actual"] for group in some if group["name"] == kind]) for some in groups]
         means.append([f"{kind} removed", *cells, spread(sizes)])
+    if all(kinds_of(some).issuperset(SIDES) for some in groups):
+        cells = [spread([difference(some, key) for some in groups]) for key in (*PREDICTIONS, "actual")]
+        means.append(["supporters less opposers", *cells, "-"])
     noise = [one["other seeds"] for one in founds]
     if all(noise):
         cells = [spread([fmean(map(fmean, some)) for some in noise]), spread([_size(some) for some in noise])]
@@ -204,6 +220,17 @@ def _removal_tables(founds: Sequence[Found]) -> str:
 def _size(changes: Sequence[Sequence[float]]) -> float:
     """The mean of their absolute values."""
     return fmean(abs(value) for some in changes for value in some)
+
+
+def headlines(founds: Sequence[Found]) -> list[Headline]:
+    """How far the identity is from the exact Hessian, and the head from the whole tagger."""
+    plain = [one["curvature"]["identity"]["spearman"] for one in founds]
+    lines = [Headline("Spearman of rankings without curvature and with it", "-", spread(plain, 2))]
+    groups = [one["removals"]["groups"] for one in founds if "removals" in one]
+    if groups:
+        values = [agreement(some, "first order")["pearson"] for some in groups]
+        lines.append(Headline("Pearson of first order with the whole tagger retrained", "-", spread(values, 2)))
+    return lines
 
 
 def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
@@ -240,4 +267,6 @@ def check(founds: Sequence[Found]) -> list[str]:
     return lines
 
 
-EXPERIMENT = Experiment("sensitivity", "not in the paper: curvature, and the encoder", run, table, draw, check)
+EXPERIMENT = Experiment(
+    "sensitivity", "not in the paper: curvature, and the encoder", run, table, headlines, draw, check
+)
