@@ -13,7 +13,6 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from textwrap import fill
 
 from tagtrace._checks import DataError
@@ -58,8 +57,16 @@ class Run:
 def command(experiment: Experiment, encoder: str, seeds: str) -> str:
     """What a user types; an encoder only where it is not the default."""
     is_default = not experiment.needs_encoder and encoder.startswith(("vectors:", "DIR"))
-    option = "" if is_default else f" --encoder {encoder}"
+    option = "" if is_default else f" --encoder {in_folder(encoder)}"
     return f"tagtrace reproduce {experiment.name} --data DIR{option} --out DIR --seeds {seeds}"
+
+
+def in_folder(encoder: str) -> str:
+    """As it is given: a folder DIR/NAME with a transformer, vectors:DIR/FILE; others by their kind alone."""
+    kind, _, source = encoder.partition(":")
+    if not source:
+        return encoder
+    return f"DIR/{source}" if kind == "transformer" else f"{kind}:DIR/{source}"
 
 
 def main() -> None:
@@ -190,7 +197,7 @@ def costs(runs: Sequence[Run]) -> str:
 
 
 def _gigabytes(founds: Sequence[Found], key: str) -> str:
-    value = fmean(found["cost"][key] for found in founds)
+    value = max(found["cost"][key] for found in founds)
     return f"{value / 1e9:.1f}" if value else ""
 
 

@@ -12,7 +12,14 @@ import torch
 from tagtrace.reproduce import sensitivity
 from tagtrace.reproduce.experiment import run_seed
 from tagtrace.reproduce.group_removal import choose_groups
-from tagtrace.reproduce.sensitivity import agreement, agreement_of_rankings, on_targets, shared
+from tagtrace.reproduce.sensitivity import (
+    agreement,
+    agreement_of_rankings,
+    difference,
+    null_changes,
+    on_targets,
+    shared,
+)
 from tagtrace.reproduce.setting import Setting
 
 DATA = Path(os.environ.get("TAGTRACE_DATA", Path(__file__).resolve().parents[2] / ".." / "shared" / "data"))
@@ -73,6 +80,18 @@ def test_changes_on_the_queries_a_group_was_chosen_for() -> None:
     assert on_targets(GROUPS, "supporters", "actual") == 6.0
     assert on_targets(GROUPS, "opposers", "actual") == -0.5
     assert on_targets(GROUPS, "random", "actual") == 1.75
+
+
+def test_a_query_counts_alike_whatever_group_was_chosen_for_it() -> None:
+    groups = [
+        {"name": "supporters", "targets": [0, 1, 2], "actual": [1.0, 2.0, 3.0]},
+        {"name": "supporters", "targets": [0], "actual": [10.0, 50.0, 50.0]},
+        {"name": "opposers", "targets": [0, 1, 2], "actual": [0.0, 0.0, -3.0]},
+        {"name": "random", "targets": [], "actual": [5.0, 5.0, 5.0]},
+    ]
+    assert on_targets(groups, "supporters", "actual") == 4.0
+    assert difference(groups, "actual") == 5.0
+    assert null_changes({"groups": groups, "other seeds": [[7.0] * 3]}) == [[7.0] * 3, [5.0] * 3]
 
 
 @pytest.mark.skipif(not (DATA / "conll2003_corrected").is_dir(), reason=f"no CoNLL in {DATA}; set TAGTRACE_DATA")

@@ -45,7 +45,7 @@ def curve(found_at: Sequence[int], num_documents: int) -> list[float]:
 
 
 def area(found_at: Sequence[int], num_documents: int) -> float:
-    """The mean of the curve: 1 at best, about 1/2 by chance (``chance_area``).
+    """The mean of the curve: nearly 1 at best (``best``), about 1/2 by chance (``chance_area``).
 
     >>> area([1, 3], 4)
     0.75
@@ -71,9 +71,15 @@ def chance(num_wrong: int, num_documents: int) -> dict[str, float]:
     return {"area": chance_area(num_documents), "AP": num_wrong / num_documents, **recalls}
 
 
+def best(num_wrong: int, num_documents: int) -> dict[str, float]:
+    """The same of an order that has all wrong documents first."""
+    return measures(range(1, num_wrong + 1), num_documents)
+
+
 def curve_table(founds: Sequence[Found]) -> str:
     """Methods by measures, mean and spread over ``founds``: each with ``num_documents`` and ``ranks`` by method."""
     rows = {name: [measures(one["ranks"][name], one["num_documents"]) for one in founds] for name in methods(founds)}
+    rows["at best"] = [best(num_wrong(one), one["num_documents"]) for one in founds]
     rows[CHANCE] = [chance(num_wrong(one), one["num_documents"]) for one in founds]
     header = ["method", *next(iter(rows.values()))[0]]
     return markdown(header, [[name, *_cells(values)] for name, values in rows.items()])

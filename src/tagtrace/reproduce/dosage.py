@@ -61,6 +61,11 @@ PAPER: dict[str, tuple[float, ...]] = {
 }
 """Percent, of table 4, by ``EXAMPLE`` and ``TOKEN``; its 1.00 is read as 100 %."""
 CONFLICTING = (EXAMPLE[2], TOKEN[2])
+SHOWN = (
+    "segment influence, cosine", "segment influence, relative", "segment influence, identity",
+    "segment NN, cosine", "segment NN, dot", "instance influence, cosine",
+)  # fmt: skip
+"""In the headlines."""
 PAPER_QUERIES, PAPER_F1 = 48, 73.3
 """The percentages are multiples of 1/48."""
 
@@ -216,7 +221,7 @@ def table(founds: Sequence[Found]) -> str:
         some = [one["readings"][reading] for one in founds]
         lines.append(
             f"\nDosages and test labels: {reading}. {spread([one['queries'] for one in some], 1)} queries "
-            f"(paper: {PAPER_QUERIES}). Percent of them; in brackets ours less the paper's.\n\n"
+            f"(paper: {PAPER_QUERIES}, by its percentages). Percent of them; in brackets ours less the paper's.\n\n"
         )
         lines.append(markdown(("method", *EXAMPLE, *TOKEN), _rows(some)))
     lines += [f"\nSeed {one['seed']}: {note}.\n" for one in founds for note in one.get("notes", [])]
@@ -224,7 +229,8 @@ def table(founds: Sequence[Found]) -> str:
 
 
 def _f1(founds: Sequence[Found], test: str) -> str:
-    both = [spread([100 * one["f1"][test][kind] for one in founds], 1) for kind in ("mean", "micro")]
+    values = [[100 * one["f1"][test][kind] for one in founds] for kind in ("mean", "micro")]
+    both = [f"{spread(some, 1)} ({sum(some) / len(some) - PAPER_F1:+.1f})" for some in values]
     return f"{both[0]} and {both[1]} on {test}"
 
 
@@ -257,15 +263,15 @@ def _cells(shares: Sequence[Mapping[str, float]]) -> list[tuple[str, float]]:
 def headlines(founds: Sequence[Found]) -> list[Headline]:
     """Conflicting documents and tokens under every reading, with the first test labels."""
     lines: list[Headline] = []
-    paper = PAPER["segment influence"][2], PAPER["segment influence"][5]
     for reading in first_readings(founds):
         some = [one["readings"][reading] for one in founds]
-        for method in common_methods(some, "segment influence"):
+        for method in (name for name in SHOWN if all(name in one["methods"] for one in some)):
+            paper = PAPER[method.partition(",")[0]][2::3]
             shares = [one["methods"][method] for one in some]
-            both = _cells([{name: one[name] for name in CONFLICTING} for one in shares])
+            both = _cells([{name: one[name] for name in CONFLICTING if name in one} for one in shares])
             lines.append(
                 Headline(
-                    f"conflicting examples; tokens, %, {method}; dosages {reading}",
+                    f"conflicting examples{'; tokens' if len(both) > 1 else ''}, %, dosages as {reading}: {method}",
                     "; ".join(f"{value:.1f}" for value in paper),
                     "; ".join(cell for cell, _ in both),
                     "; ".join(f"{mean - p:+.1f}" for (_, mean), p in zip(both, paper, strict=True)),

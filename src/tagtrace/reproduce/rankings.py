@@ -10,9 +10,10 @@ of the conditional loss; a document has the mean or the largest value of its tok
 | segment influence | of a token, the mean of the 10 largest -g_q . g_t over trusted tokens q |
 | segment NN | of a token, the mean of the 10 largest products of features with trusted tokens of another class |
 
-"(cosine)" divides each product by the norms of both gradients. The paper's curvature is the identity. Its released code
-has documents as chains, no transitions in gradients, entropies given the labels around a token, and for segment NN the
-5 nearest with another label, B- and I- told apart; its text, which is followed here, says 10 and another class.
+"(cosine)" divides each product by the norms of both gradients. The paper's curvature is the identity. Its released
+notebooks have documents as chains and gradients of W alone, and for segment NN tokens of another label, B- and I- told
+apart. That of section 6.1 takes marginal losses and the 10 nearest, as its text says; that of section 6.2 losses and
+entropies given the labels around a token, and the 5 nearest. The text is followed here, in both.
 """
 
 from __future__ import annotations

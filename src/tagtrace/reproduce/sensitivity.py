@@ -18,7 +18,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -157,10 +157,15 @@ def agreement(groups: Sequence[Mapping[str, Any]], name: str) -> dict[str, float
 
 
 def on_targets(groups: Sequence[Mapping[str, Any]], name: str, key: str) -> float:
-    """The mean change by ``key`` of the queries that the groups ``name`` were chosen for; for random ones, of all."""
-    means = [fmean(group[key][q] for q in group["targets"] or range(len(group[key])))
-             for group in groups if group["name"] == name]  # fmt: skip
-    return fmean(means)
+    """The mean change by ``key`` of the queries that the groups ``name`` were chosen for; for random ones, of all.
+
+    Every pair of a group and a query counts alike, so a group chosen for all queries counts more than one for one.
+    """
+    return fmean(
+        group[key][q]
+        for group in groups if group["name"] == name
+        for q in group["targets"] or range(len(group[key]))
+    )  # fmt: skip
 
 
 def difference(groups: Sequence[Mapping[str, Any]], key: str) -> float:
@@ -214,7 +219,25 @@ def _removal_tables(founds: Sequence[Found]) -> str:
         cells = [spread([fmean(map(fmean, some)) for some in noise]), spread([_size(some) for some in noise])]
         means.append(["nothing removed, another seed", "-", "-", *cells])
     header = ("", *PREDICTIONS, "actual", "size of actual, all queries")
-    return text + "\nMean change of the loss of the queries they were chosen for:\n\n" + markdown(header, means)
+    text += "\nMean change of the loss of the queries they were chosen for:\n\n" + markdown(header, means)
+    return text + _noise_line(founds)
+
+
+def _noise_line(founds: Sequence[Found]) -> str:
+    """How far the mean over all queries moves when nothing, or a random group, is removed: of each seed."""
+    moved = [[fmean(one) for one in null_changes(found)] for found in founds]
+    if min(map(len, moved)) < 2:
+        return ""
+    each = ", ".join(f"{stdev(some):.2f}" for some in moved)
+    return (
+        "\nStandard deviation, within a seed, of the mean actual change of all queries when random sentences or none "
+        f"are removed: {each}. Differences between groups are to be held against it.\n"
+    )
+
+
+def null_changes(removals: Mapping[str, Any]) -> list[Sequence[float]]:
+    """The actual changes of all queries when another seed is taken, or random sentences are removed."""
+    return [*removals["other seeds"], *(one["actual"] for one in removals["groups"] if one["name"] == "random")]
 
 
 def _size(changes: Sequence[Sequence[float]]) -> float:

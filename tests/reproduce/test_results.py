@@ -1,0 +1,131 @@
+"""What docs/results.md says in words (experiments/results_page.toml, ``shows``) holds of the stored results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+import pytest
+from experiments.results_page import ROOT, Run, read_runs
+
+from tagtrace.reproduce import noise, sensitivity
+from tagtrace.reproduce.curves import area, chance, curve, measures
+from tagtrace.reproduce.dosage import CONFLICTING, PAPER
+from tagtrace.reproduce.dosage_judge import EXAMPLE, TOKEN
+from tagtrace.reproduce.experiment import Found
+
+RUNS = {(run.experiment.name, run.machine): run for run in read_runs(ROOT / "experiments/results/paper")}
+LOSSES = ("instance loss", "token loss, max", "token loss, mean", "token entropy, max", "token entropy, mean")
+INFLUENCES = ("instance influence", "segment influence, max", "segment influence, mean")
+NOISES = [(source, kind) for source in ("published", "fresh") for kind in ("systematic", "random")]
+
+
+def founds(name: str, machine: str = "h200") -> Sequence[Found]:
+    return RUNS[name, machine].founds
+
+
+def test_every_experiment_was_run_on_both_machines_and_with_three_seeds() -> None:
+    assert len(RUNS) == 12
+    assert all(len(RUNS[name, "h200"].founds) == 3 for name, _ in RUNS)
+
+
+@pytest.mark.parametrize(("run", "slope"), [(RUNS["exact", "two_cores"], 1.8), (RUNS["exact", "h200"], 3.9)])
+def test_exact(run: Run, slope: float) -> None:
+    for one in run.founds:
+        assert one["refine"]["pearson"] > 0.99 > one["first_order"]["pearson"] > 0.8 > one["identity"]["pearson"]
+        assert one["per_query"]["identity"] < 0.6
+        assert one["first_order"]["slope"] == pytest.approx(slope, abs=0.15)
+
+
+def test_artifact() -> None:
+    for one in founds("artifact"):
+        for source in ("own", "published"):
+            shares = one[source]["shares"]
+            assert shares["segment influence: cosine"] == shares["segment influence: relative"] == 1.0
+            assert shares["segment influence: influence, identity"] == 0.0
+            assert shares["segment NN: cosine"] > 0.99
+            assert 0.26 < shares["instance influence: cosine"] <= 0.5
+
+
+def mean_of(some: Sequence[Found], method: str, key: str) -> float:
+    return fmean(measures(one["ranks"][method], one["num_documents"])[key] for one in some)
+
+
+def test_errors() -> None:
+    some = founds("errors")
+    by_chance = chance(122, 879)["AP"]
+    assert by_chance + 0.15 < mean_of(some, "segment influence, mean", "AP") < mean_of(some, "token loss, mean", "AP")
+    each = [curve(one["ranks"]["instance influence"], 879) for one in some]
+    ahead = [fmean(values) > (x + 1) / 879 for x, values in enumerate(zip(*each, strict=True))]
+    assert all(ahead[19:439])
+    assert not any(ahead[550:870])
+    assert mean_of(some, "segment NN, mean", "AP") < by_chance < mean_of(some, "segment NN, max", "AP") < 0.17
+    for name in ("instance influence", "segment influence, max", "segment influence, mean"):
+        assert mean_of(some, f"{name} (cosine)", "AP") < mean_of(some, name, "AP")
+
+
+def test_noise() -> None:
+    parts = noise.parts(founds("noise"))
+    assert list(parts) == NOISES
+    for (_, kind), some in parts.items():
+        for key in ("AP", "recall at 20", "recall at 50"):
+            best, worst = (
+                max(mean_of(some, name, key) for name in LOSSES),
+                min(mean_of(some, name, key) for name in INFLUENCES),
+            )
+            assert (worst > best) is (kind == "systematic")
+        instance, loss = mean_of(some, "instance influence", "AP"), mean_of(some, "token loss, mean", "area")
+        if kind == "systematic":
+            assert mean_of(some, "segment influence, max", "area") < loss
+            assert instance > max(mean_of(some, name, "AP") for name in INFLUENCES[1:])
+        else:
+            assert fmean(area(one["ranks"]["instance influence"], 879) for one in some) < 0.25
+
+
+def test_nearest_neighbours_lead_on_one_noise_only() -> None:
+    parts = noise.parts(founds("noise"))
+    published, fresh = (
+        mean_of(parts[source, "systematic"], "segment NN, max", "AP") for source in ("published", "fresh")
+    )
+    assert published > mean_of(parts["published", "systematic"], "instance influence", "AP")
+    assert fresh < mean_of(parts["fresh", "systematic"], "segment influence, max", "AP") / 2
+
+
+def short_of_paper(method: str, reading: str) -> list[float]:
+    """Ours less the paper's, in percent, for every column."""
+    methods = [one["readings"][reading]["methods"][method] for one in founds("dosage")]
+    paper = PAPER[method.partition(",")[0]]
+    columns = (*EXAMPLE, *TOKEN)[: len(paper)]
+    return [100 * fmean(one[key] for one in methods) - p for key, p in zip(columns, paper, strict=True)]
+
+
+def test_dosage() -> None:
+    released = {name: short_of_paper(name, "released, test_gold") for name in founds("dosage")[0]["readings"][
+        "released, test_gold"]["methods"]}  # fmt: skip
+    cosine, relative = (released[f"segment influence, {name}"] for name in ("cosine", "relative"))
+    assert [round(cosine[2]), round(relative[2]), round(cosine[5]), round(relative[5])] == [-16, -17, -14, -8]
+    assert min(relative[1], relative[4]) > -3 > -15 > max(relative[0], relative[3])
+    for key in CONFLICTING:
+        shares = {name: fmean(one["readings"]["released, test_gold"]["methods"][name].get(key, 0.0)
+                              for one in founds("dosage")) for name in released}  # fmt: skip
+        first = "segment NN, dot" if key == EXAMPLE[2] else "segment influence, relative"
+        assert max(shares, key=shares.__getitem__) == first
+        assert shares["instance influence, cosine"] < shares["segment influence, cosine"]
+    assert released["instance influence, cosine"][2] > 0
+    relative, cosine = (
+        short_of_paper(f"segment influence, {name}", "printed, test_gold")[2::3] for name in ("relative", "cosine")
+    )
+    assert min(relative) > 0 > max(cosine)
+
+
+def test_sensitivity() -> None:
+    some = founds("sensitivity")
+    assert fmean(one["curvature"]["identity"]["supporters"] for one in some) < 0.25
+    assert min(one["curvature"]["kronecker"][side] for one in some for side in sensitivity.SIDES) > 0.5
+    differences = {key: [sensitivity.difference(one["removals"]["groups"], key) for one in some]
+                   for key in ("first order", "actual", "head retrained")}  # fmt: skip
+    assert min(differences["actual"]) > 0
+    first, actual, head = map(fmean, differences.values())
+    assert first < actual < head
+    noises = [stdev([fmean(change) for change in sensitivity.null_changes(one["removals"])]) for one in some]
+    assert sum(actual < 2**0.5 * noise for actual, noise in zip(differences["actual"], noises, strict=True)) == 1
