@@ -131,8 +131,10 @@ def _read(text: str) -> Iterator[tuple[int, Change]]:
             continue
         try:
             yield number, Change.from_json(json.loads(line))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(f"line {number} of the log is no change ({error}); give a log that was exported") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise DataError(
+                f"line {number} of the log is no change; give a log that was exported here or written by tagtrace fix"
+            ) from None
 
 
 class _Places:
