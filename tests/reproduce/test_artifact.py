@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from copy import deepcopy
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -21,10 +22,10 @@ from tagtrace.reproduce.artifact import (
     plant,
     published,
     queries,
-    some,
     table,
 )
 from tagtrace.reproduce.conll import read_split
+from tagtrace.reproduce.draws import at_most
 from tagtrace.reproduce.experiment import Found, run_seed
 from tagtrace.reproduce.setting import Setting
 from tagtrace.tagger import new_tagger
@@ -93,10 +94,10 @@ def test_rows_and_sentences_with_the_cue() -> None:
 
 def test_some_keeps_the_order() -> None:
     sentences = [made("O " * number) for number in range(1, 30)]
-    chosen = some(sentences, 5, 0)
+    chosen = at_most(sentences, 5, Random(0))
     assert [len(one) for one in chosen] == sorted(len(one) for one in chosen)
     assert len(chosen) == 5
-    assert some(sentences, 0, 0) == some(sentences, 99, 0) == sentences
+    assert at_most(sentences, 0, Random(0)) == at_most(sentences, 99, Random(0)) == sentences
 
 
 def test_queries_are_the_tokens_after_a_cue_that_are_predicted_per(monkeypatch: pytest.MonkeyPatch) -> None:

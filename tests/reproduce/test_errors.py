@@ -178,7 +178,8 @@ def test_table_and_mean_curves_are_over_seeds() -> None:
     curves = mean_curves(founds, ["instance loss"])
     assert curves["instance loss"][:5] == pytest.approx([1 / 6, 1 / 3, 2 / 3, 5 / 6, 1.0], abs=1e-4)
     assert curves["chance"][19] == 0.5
-    assert curve_table(founds).count("\n") == 2 + 13 + 1
+    assert "| at best | 0.975 ± 0.000 | 1.000 ± 0.000 | 1.000 ± 0.000 |" in text
+    assert curve_table(founds).count("\n") == 2 + 13 + 2
 
 
 def test_draw_writes_both_figures(tmp_path: Path) -> None:

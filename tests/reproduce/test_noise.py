@@ -148,7 +148,8 @@ def test_pulls_are_told_by_change_of_type() -> None:
     pulls = torch.tensor([-1.0, -2.0, 5.0, 0.5])
     assert pulls_by_type(pulls, given, true, ["x", "y"]) == {"LOC to ORG": -3.0, "PER to LOC": 0.5}
     assert pulls_by_type(pulls, given, true, ["y"]) == {"PER to LOC": 0.5}
-    assert pulls_line([{"LOC to ORG": -3.0}, {"PER to LOC": 1.0}]).endswith("LOC to ORG -1.50, PER to LOC +0.50.\n")
+    told = pulls_line([{"LOC to ORG": -3.0}, {"PER to LOC": 1.0}])
+    assert told.endswith(": LOC to ORG -3.00, +0.00; PER to LOC +0.00, +1.00.\n")
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data in {DATA}; set TAGTRACE_DATA")

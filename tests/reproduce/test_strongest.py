@@ -16,7 +16,7 @@ from tagtrace.influence.operators import Hessian
 from tagtrace.reproduce import strongest
 from tagtrace.reproduce.curved import Curved
 from tagtrace.reproduce.strongest import COSINE, CURVATURE, IDENTITY, RELATIVE, Queries, Retriever, Strongest
-from tagtrace.reproduce.token_gradients import spread, training_gradients
+from tagtrace.reproduce.token_gradients import by_label, training_gradients
 from tagtrace.tagger import HeadOptions
 from tagtrace.tagger.objective import Objective
 from tests.findings.made import double_rows, make_index, make_sentences, make_tagger
@@ -87,7 +87,7 @@ def test_products_along_directions_are_dense_ones(index: Index) -> None:
     rows, directions = double_rows(index), torch.randn(3, index.head.num_parameters, dtype=torch.float64)
     dense = segment_gradients(index.head, rows, token_segments(rows.lengths))
     parts = list(training_gradients(index, 7, CPU))
-    found = torch.cat([part.along(spread(index.head, directions)) for _, part in parts], 1)
+    found = torch.cat([part.along(by_label(index.head, directions)) for _, part in parts], 1)
     torch.testing.assert_close(found, directions @ dense.T, rtol=1e-5, atol=1e-6)  # errors are kept in float32
     torch.testing.assert_close(torch.cat([p.norms() for _, p in parts]), dense.norm(dim=1), rtol=1e-5, atol=1e-9)
     assert [place for rows, _ in parts for place in range(rows.start, rows.stop)] == list(range(index.num_tokens))

@@ -23,6 +23,7 @@ from tagtrace.index import Index, IndexOptions
 from tagtrace.influence.curvature import Curvature
 from tagtrace.reproduce import conll
 from tagtrace.reproduce.curved import Curved
+from tagtrace.reproduce.draws import at_most
 from tagtrace.reproduce.experiment import Experiment, Found, Headline
 from tagtrace.reproduce.figures import draw_bars
 from tagtrace.reproduce.setting import Setting
@@ -92,9 +93,9 @@ def run(setting: Setting, seed: int) -> Found:
     """Both training sets, each with a tagger of its own."""
     options = setting.options("artifact", ArtifactOptions)
     corpus = conll.read_split(setting.data, "train_corrected")
-    chosen = some(corpus.sentences, options.num_sentences, seed)
+    chosen = at_most(corpus.sentences, options.num_sentences, Random(seed))
     validation = conll.read_split(setting.data, "validation_corrected").sentences
-    held_out = some(validation, options.num_validation, seed)
+    held_out = at_most(validation, options.num_validation, Random(seed))
     found: Found = {}
     for source in SOURCES:
         is_own = source == "own"
@@ -209,13 +210,6 @@ def published(data: Path, chosen: Sequence[Sentence]) -> Cued:
     pairs = [(one, row["metadata"]) for one, row in zip(corpus.sentences, rows, strict=True) if one.id in wanted]
     positions = {number: int(metadata["pos"]) for number, (_, metadata) in enumerate(pairs) if metadata["modified"]}
     return Cued([with_cue_as_pos(one) for one, _ in pairs], positions)
-
-
-def some(sentences: Sequence[Sentence], most: int, seed: int) -> list[Sentence]:
-    """All sentences, or ``most`` of them drawn by seed, in order."""
-    if not 0 < most < len(sentences):
-        return list(sentences)
-    return [sentences[number] for number in sorted(Random(seed).sample(range(len(sentences)), most))]
 
 
 def table(founds: Sequence[Found]) -> str:

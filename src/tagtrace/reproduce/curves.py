@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
 import torch
 from torch import Tensor
 
-from tagtrace.findings import average_precision, recall_at, recall_curve
+from tagtrace.findings import average_precision, recall_at
 from tagtrace.reproduce.experiment import Found
 from tagtrace.reproduce.tables import markdown, spread
 
@@ -37,11 +37,7 @@ def curve(found_at: Sequence[int], num_documents: int) -> list[float]:
     >>> curve([1, 3], 4)
     [0.5, 0.5, 1.0, 1.0]
     """
-    scores, wrong = _ranking(found_at, num_documents)
-    num_points = max(2 * math.ceil(num_documents * math.log(num_documents + 1)), 2)  # so many that no x is left out
-    points = recall_curve(scores, wrong, num_points)
-    assert [x for x, _ in points] == list(range(1, num_documents + 1))
-    return [round(y, 4) for _, y in points]
+    return [round(bisect_right(found_at, x) / len(found_at), 4) for x in range(1, num_documents + 1)]
 
 
 def area(found_at: Sequence[int], num_documents: int) -> float:

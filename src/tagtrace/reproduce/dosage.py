@@ -28,11 +28,11 @@ table 2 sets it in bold), whether or not it is the one mispredicted; and its tag
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
@@ -47,6 +47,7 @@ from tagtrace.index import IndexOptions
 from tagtrace.reproduce.curved import Curved
 from tagtrace.reproduce.dosage_judge import EXAMPLE, TOKEN, Asked, Jury
 from tagtrace.reproduce.dosages import READINGS, Reading, dosages_of
+from tagtrace.reproduce.draws import at_most
 from tagtrace.reproduce.experiment import Experiment, Found, Headline
 from tagtrace.reproduce.figures import draw_bars
 from tagtrace.reproduce.setting import Setting
@@ -166,9 +167,7 @@ def read_documents(path: Path, types: Sequence[str], most: int, seed: int, longe
         for one in join_documents(corpus.sentences)
         if not longest or len(one) <= longest
     ]
-    if 0 < most < len(documents):
-        documents = random.Random(seed).sample(documents, most)
-    return corpus.with_sentences(documents)
+    return corpus.with_sentences(at_most(documents, most, Random(seed)))
 
 
 def rows_of(tests: Mapping[str, Sequence[Sentence]]) -> dict[str, slice]:

@@ -8,7 +8,7 @@ validation set are trusted. Each kind has its own curves, in which documents wit
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -23,6 +23,7 @@ from tagtrace.index import Index, IndexOptions
 from tagtrace.influence import find_candidates
 from tagtrace.reproduce import conll
 from tagtrace.reproduce.curves import CHANCE, curve_table, mean_curves, mean_precisions, methods, not_above, ranks
+from tagtrace.reproduce.draws import at_most
 from tagtrace.reproduce.errors import chain_numbers
 from tagtrace.reproduce.experiment import Experiment, Found, Headline
 from tagtrace.reproduce.figures import draw_curves
@@ -92,13 +93,13 @@ def noised_corpus(setting: Setting, source: str, seed: int) -> tuple[Corpus, dic
 def kept(corpus: Corpus, kinds: Mapping[str, str], options: PlantedOptions, seed: int) -> set[str]:
     """The documents of a run: all with systematic noise, and as many of the others as it asks for, drawn by seed."""
     draw = Random(seed)
-
-    def some(names: Sequence[str], most: int) -> Collection[str]:
-        return draw.sample(names, most) if 0 < most < len(names) else names
-
     by_kind = {kind: [name for name in corpus.documents if kinds.get(name) == kind] for kind in (SYSTEMATIC, RANDOM)}
     clean = [name for name in corpus.documents if name not in kinds]
-    return {*by_kind[SYSTEMATIC], *some(by_kind[RANDOM], options.max_random), *some(clean, options.num_clean)}
+    return {
+        *by_kind[SYSTEMATIC],
+        *at_most(by_kind[RANDOM], options.max_random, draw),
+        *at_most(clean, options.num_clean, draw),
+    }
 
 
 def run_one(

@@ -25,7 +25,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tagtrace.data import Corpus
 from tagtrace.findings import read_trusted
 from tagtrace.index import Index
 from tagtrace.influence import Candidates
@@ -33,6 +32,7 @@ from tagtrace.influence.norms import dense_gradients
 from tagtrace.influence.tokens import TokenPass
 from tagtrace.reproduce.conll import read_split
 from tagtrace.reproduce.curved import Curved
+from tagtrace.reproduce.draws import at_most
 from tagtrace.reproduce.experiment import Experiment, Found, Headline
 from tagtrace.reproduce.figures import draw_scatter
 from tagtrace.reproduce.group_removal import PREDICTIONS, Asked, Sizes, Trainer, remove_groups
@@ -65,17 +65,19 @@ class SensitivityOptions:
 def run(setting: Setting, seed: int) -> Found:
     """One tagger, its queries, both comparisons."""
     options = setting.options("sensitivity", SensitivityOptions)
-    train = _some(read_split(setting.data, options.train), options.num_train, seed)
-    validation = _some(read_split(setting.data, options.validation), options.num_validation, seed)
+    train = read_split(setting.data, options.train)
+    train = train.with_sentences(at_most(train.sentences, options.num_train, random.Random(seed)))
+    validation = read_split(setting.data, options.validation).sentences
+    validation = at_most(validation, options.num_validation, random.Random(seed))
     is_transformer = setting.encoder_spec.startswith("transformer:")
     trainer = Trainer(setting, train, seed, options.transformer if is_transformer else options.other)
     tagger = trainer.tagger("whole")
     index = indexed(setting, f"sensitivity-{seed}-whole", tagger, train)
-    trusted = read_trusted(index, tagger, validation.sentences).mispredicted()
+    trusted = read_trusted(index, tagger, validation).mispredicted()
     places = random.Random(seed).sample(range(len(trusted)), min(options.num_queries, len(trusted)))
     segments = trusted.segments[places]  # (Q, 3)
     chains, local = segments[:, 0].unique(return_inverse=True)
-    sentences = [one for one in validation.sentences if len(one) > 0]
+    sentences = [one for one in validation if len(one) > 0]
     asked = Asked([sentences[c] for c in chains.tolist()], torch.cat([local.unsqueeze(1), segments[:, 1:]], 1))
     gradients = torch.cat([g for _, g in dense_gradients(index.head, trusted.rows, Candidates(segments))])  # (Q, P)
     setting.report("the Hessian")
@@ -90,13 +92,6 @@ def run(setting: Setting, seed: int) -> Found:
         sizes = Sizes(options.num_groups, options.group_size, options.other_seeds)
         found["removals"] = remove_groups(trainer, index, asked, moved, curved.solver, sizes)
     return found
-
-
-def _some(corpus: Corpus, most: int, seed: int) -> Corpus:
-    """``most`` sentences drawn at random; 0: all."""
-    if not 0 < most < len(corpus.sentences):
-        return corpus
-    return corpus.with_sentences(random.Random(seed).sample(corpus.sentences, most))
 
 
 def compare_rankings(curved: Curved, gradients: Tensor, moved: Tensor, top: int) -> dict[str, dict[str, float]]:

@@ -30,7 +30,7 @@ from tagtrace.influence import Candidates, find_candidates
 from tagtrace.influence.filters import label_types
 from tagtrace.influence.norms import dense_gradients
 from tagtrace.reproduce.curved import Curved
-from tagtrace.reproduce.token_gradients import CELLS, check_head, spread, training_gradients
+from tagtrace.reproduce.token_gradients import CELLS, by_label, check_head, training_gradients
 from tagtrace.tagger import Rows
 
 IDENTITY, COSINE, CURVATURE, RELATIVE = SCORES = ("identity", "cosine", "curvature", "relative")
@@ -108,7 +108,7 @@ class Retriever:
 
     def _products(self, directions: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Rows of training tokens, V . g_k / norm(g_k) for directions V (Q, P), (Q, n), and norm(g_k), (n,)."""
-        table = spread(self.index.head, _scaled(directions)).to(self.device, torch.float32)
+        table = by_label(self.index.head, _scaled(directions)).to(self.device, torch.float32)
         for rows, part in training_gradients(self.index, max(CELLS // table.shape[:2].numel(), 1), self.device):
             yield rows, part.unit().to(self.device).along(table).double(), part.norms()
 

@@ -93,12 +93,12 @@ class TokenGradients:
         return found
 
     def along(self, directions: Tensor) -> Tensor:
-        """V . g for directions V as ``spread`` gives them, (Q, C - 1, D + 1 + 2 C), of all pairs, (Q, n)."""
+        """V . g for directions V as ``by_label`` gives them, (Q, C - 1, D + 1 + 2 C), of all pairs, (Q, n)."""
         moved = (self.vectors @ directions.flatten(0, 1).T).unflatten(1, directions.shape[:2])  # (n, Q, C - 1)
         return (moved @ self.errors[:, 1:].unsqueeze(2)).squeeze(2).T
 
 
-def spread(head: Head, directions: Tensor) -> Tensor:
+def by_label(head: Head, directions: Tensor) -> Tensor:
     """V_c of directions V (Q, P), less that of the first label, (Q, C - 1, D + 1 + 2 C): errors sum to zero."""
     parts = head.unflatten(directions)
     weight = parts["weight"]  # (Q, C, D + 1)

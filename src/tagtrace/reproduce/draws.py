@@ -1,0 +1,20 @@
+"""Draws by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+
+
+def at_most(items: Sequence[_Item], most: int, draw: Random) -> list[_Item]:
+    """``most`` of the items drawn at random, in their order; 0: all.
+
+    >>> at_most("abcdef", 3, Random(1))
+    ['a', 'b', 'e']
+    """
+    if not 0 < most < len(items):
+        return list(items)
+    return [items[number] for number in sorted(draw.sample(range(len(items)), most))]
