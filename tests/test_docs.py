@@ -20,7 +20,9 @@ TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 def commands(group: click.Group, path: str = "tagtrace") -> Iterator[tuple[str, click.Command]]:
     """Every command a user can run, by what they type."""
-    for name, command in group.commands.items():
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, f"{path} {name}")
         else:

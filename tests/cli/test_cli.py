@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from rich.console import Console
 
 from tagtrace import __version__, load_tagger, read_corpus
 from tagtrace.cli import main
+from tagtrace.cli.main import COMMANDS
 from tagtrace.cli.show import TrainingDisplay, out
 from tagtrace.data import ReadOptions, violations
 from tagtrace.data.invented import generate, write_invented
@@ -32,7 +36,9 @@ def succeed(*arguments: object) -> Result:
 
 
 def commands(group: click.Group = main, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, command in group.commands.items():
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
         yield (*before, name)
         if isinstance(command, click.Group):
             yield from commands(command, (*before, name))
@@ -87,11 +93,28 @@ def test_every_option_that_needs_explaining_is_explained() -> None:
         command: click.Command = main
         for name in path:
             assert isinstance(command, click.Group)
-            command = command.commands[name]
+            found = command.get_command(click.Context(command), name)
+            assert found is not None
+            command = found
         assert command.help
         for parameter in command.params:
             if isinstance(parameter, click.Option) and not explained_by_name & set(parameter.opts):
                 assert parameter.help or parameter.opts == ["--seed"], f"{' '.join(path)} {parameter.opts}"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["data", "check", "train.conll"]])
+def test_what_needs_no_torch_does_not_wait_for_it(data: Path, arguments: list[str]) -> None:
+    code = (
+        "import sys; from tagtrace.cli import main; main(sys.argv[1:], standalone_mode=False); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, *arguments], cwd=data, check=False).returncode == 0
+
+
+def test_the_overview_has_the_commands_and_a_line_for_each() -> None:
+    text = succeed("--help").stdout
+    assert [name for name, _ in re.findall(r"^  ([a-z][a-z-]+) {2,}(\S.*)$", text, re.MULTILINE)] == list(COMMANDS)
+    assert "No such command" in tagtrace("explian").output
 
 
 def test_version() -> None:

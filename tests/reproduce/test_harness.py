@@ -12,7 +12,7 @@ import pytest
 from experiments import results_page
 
 from tagtrace._checks import DataError, OptionError
-from tagtrace.cli import main
+from tagtrace.cli.reproduce import reproduce as reproduce_command
 from tagtrace.reproduce import EXPERIMENTS, DirectionError, parse_seeds, pick, reproduce
 from tagtrace.reproduce.experiment import Experiment, Found, Headline, encoder_name, read_found, run_seed
 from tagtrace.reproduce.setting import Setting
@@ -276,7 +276,7 @@ def test_each_command_on_the_page_can_be_given() -> None:
     found = re.findall(r"^ {4}tagtrace reproduce (.*)$", text, re.MULTILINE)
     assert len(found) >= len(EXPERIMENTS)
     for command in found:
-        context = main.commands["reproduce"].make_context("reproduce", command.split())
+        context = reproduce_command.make_context("reproduce", command.split())
         assert context.params["name"] in EXPERIMENTS
         assert parse_seeds(context.params["seeds"])
     assert all(f"## {experiment.name}: {experiment.section}\n" in text for experiment in EXPERIMENTS.values())

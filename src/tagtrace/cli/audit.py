@@ -12,8 +12,9 @@ import torch
 from rich.table import Table
 
 from tagtrace._checks import OptionError
+from tagtrace.cli.device import device_option, pick_device
 from tagtrace.cli.gain import runs_display
-from tagtrace.cli.options import device_option, pick_device, read_options, reading_options
+from tagtrace.cli.options import read_options, reading_options
 from tagtrace.cli.show import counting, err, out
 from tagtrace.data import ReadOptions, Sentence, read_corpus
 from tagtrace.findings import (

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from tagtrace._checks import OptionError, TaggerError
 from tagtrace._files import file_moved_when_whole
-from tagtrace.cli.options import device_option, pick_device, read_options, reading_options
+from tagtrace.cli.device import device_option, pick_device
+from tagtrace.cli.options import read_options, reading_options
 from tagtrace.cli.show import TrainingDisplay, counting, err, out, refit_line
 from tagtrace.data import Corpus, read_corpus
 from tagtrace.findings.bootstrap import Difference

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from tagtrace._files import check_replaceable
-from tagtrace.cli.options import device_option, pick_device, read_options, reading_options
+from tagtrace.cli.device import device_option, pick_device
+from tagtrace.cli.options import read_options, reading_options
 from tagtrace.cli.show import counting, err, out, refit_line
 from tagtrace.data import read_corpus
 from tagtrace.index import Index, IndexOptions, build_index, estimate_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
@@ -11,10 +12,46 @@ from safetensors import SafetensorError
 
 from tagtrace._checks import TagtraceError
 from tagtrace._version import __version__
-from tagtrace.cli import audit, data, demo, explain, fix, gain, index, reproduce, review, tagger, what_if
+
+COMMANDS = {
+    "demo": ("demo", "Invent newswire with planted label errors, train a tagger, and find them."),
+    "data": ("data", "Look at data files: formats, schemes, broken labels."),
+    "train": ("tagger", "Train a tagger."),
+    "refit": ("tagger", "Solve a tagger's head exactly on its frozen features."),
+    "predict": ("tagger", "Label a file."),
+    "evaluate": ("tagger", "Compare predictions with labels: segment and token F1."),
+    "index": ("index", "Store what a tagger sees in each training token, for all that follows."),
+    "explain": ("explain", "Show the training segments that support and oppose a prediction."),
+    "verify": ("explain", "The same, with the head retrained without each of them."),
+    "what-if": ("what_if", "Show a prediction as it would be with other training labels."),
+    "flip": ("what_if", "Find a small set of training labels whose edit changes a prediction."),
+    "audit": ("audit", "Find the training labels that are probably wrong, and the mistakes behind them."),
+    "review": ("review", "Open the review page: see why, decide by keyboard, export corrected data."),
+    "fix": ("fix", "Write the data with the labels that chosen findings propose."),
+    "gain": ("gain", "Retrain before and after, and compare F1 on held-out data."),
+    "reproduce": ("reproduce", "Run an experiment of the paper."),
+}
+"""In the order they are used: the module of each, imported when the command runs, and what the overview says of it."""
 
 
-class OneLineErrors(click.Group):
+class LazyCommands(click.Group):
+    """Imports a command when it is asked for, so that the overview and the version come without torch."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"tagtrace.cli.{COMMANDS[cmd_name][0]}")
+        return getattr(module, cmd_name.replace("-", "_"))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+class OneLineErrors(LazyCommands):
     """Prints what the user can mend as one line on standard error and exits with 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -49,21 +86,3 @@ def _fail(message: str) -> None:
 @click.version_option(__version__, prog_name="tagtrace")
 def main() -> None:
     """Which training labels taught a sequence tagger this prediction?"""
-
-
-main.add_command(demo.demo)
-main.add_command(data.data)
-main.add_command(tagger.train)
-main.add_command(tagger.refit)
-main.add_command(tagger.predict)
-main.add_command(tagger.evaluate)
-main.add_command(index.index)
-main.add_command(explain.explain)
-main.add_command(explain.verify)
-main.add_command(what_if.what_if)
-main.add_command(what_if.flip)
-main.add_command(audit.audit)
-main.add_command(fix.fix)
-main.add_command(gain.gain)
-main.add_command(reproduce.reproduce)
-main.add_command(review.review)

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
-import torch
 
-from tagtrace._checks import OptionError
 from tagtrace.data import ReadOptions
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -53,20 +51,3 @@ def read_options(values: dict[str, Any], *, labelled: bool = True) -> ReadOption
         labels_key=given["labels_key"],
         labelled=labelled,
     )
-
-
-device_option = click.option(
-    "--device", default="auto", show_default=True, help="auto (a GPU if there is one), cpu, cuda, cuda:1, ..."
-)
-
-
-def pick_device(name: str) -> torch.device:
-    """The device a user names."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, ImportError) as error:
-        raise OptionError(f"device {name!r} is not available here; try --device cpu") from error
-    return device

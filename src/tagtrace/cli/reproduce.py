@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tagtrace.cli.options import device_option, pick_device
+from tagtrace.cli.device import device_option, pick_device
 from tagtrace.reproduce import Setting, parse_seeds, pick
 from tagtrace.reproduce import reproduce as run
 

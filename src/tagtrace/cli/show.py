@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from tagtrace.data import Summary
-from tagtrace.tagger.metrics import Score, Scorecard
-from tagtrace.tagger.tagger import Progress as Callback
-from tagtrace.tagger.training import Step
+
+if TYPE_CHECKING:  # so that looking at data needs no torch
+    from tagtrace.tagger.metrics import Score, Scorecard
+    from tagtrace.tagger.tagger import Progress as Callback
+    from tagtrace.tagger.training import Step
 
 # No markup: file names and labels may hold brackets and colons.
 out = Console(markup=False, emoji=False, highlight=False)

@@ -11,7 +11,8 @@ import click
 
 from tagtrace._checks import NoLabelsError, OptionError
 from tagtrace._files import check_replaceable
-from tagtrace.cli.options import device_option, pick_device, read_options, reading_options
+from tagtrace.cli.device import device_option, pick_device
+from tagtrace.cli.options import read_options, reading_options
 from tagtrace.cli.show import TrainingDisplay, counting, err, out, refit_line, scorecard_table
 from tagtrace.data import Corpus, LabelSet, ReadOptions, read_corpus, write_predictions
 from tagtrace.tagger import (
