@@ -129,3 +129,7 @@ def test_sensitivity() -> None:
     assert first < actual < head
     noises = [stdev([fmean(change) for change in sensitivity.null_changes(one["removals"])]) for one in some]
     assert sum(actual < 2**0.5 * noise for actual, noise in zip(differences["actual"], noises, strict=True)) == 1
+    (fixed,) = founds("sensitivity", "two_cores")
+    assert not fixed["trainable"]
+    assert sensitivity.agreement(fixed["removals"]["groups"], "first order")["pearson"] > 0.98
+    assert sensitivity.agreement(fixed["removals"]["groups"], "head retrained")["pearson"] > 0.9999
