@@ -2,13 +2,15 @@
 
     python experiments/results_page.py
 
-Reads experiments/results/paper/MACHINE/NAME-SEED.json, the results of one experiment and seed on one machine; draws
+Reads experiments/results/paper/MACHINE/NAME-SEED.json (MACHINE is h200 or two_cores), what `tagtrace reproduce` wrote
+into its --out: copy the files there. Draws
 figures into docs/results/MACHINE; takes its words from results_page.toml. Other places: ``--results DIR --docs DIR``.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,17 +58,17 @@ class Run:
 
 def command(experiment: Experiment, encoder: str, seeds: str) -> str:
     """What a user types; an encoder only where it is not the default."""
-    is_default = not experiment.needs_encoder and encoder.startswith(("vectors:", "DIR"))
+    is_default = not experiment.needs_encoder and encoder.startswith(("vectors:", "ENCODERS"))
     option = "" if is_default else f" --encoder {in_folder(encoder)}"
-    return f"tagtrace reproduce {experiment.name} --data DIR{option} --out DIR --seeds {seeds}"
+    return f"tagtrace reproduce {experiment.name} --data DATA{option} --out OUT --seeds {seeds}"
 
 
 def in_folder(encoder: str) -> str:
-    """As it is given: a folder DIR/NAME with a transformer, vectors:DIR/FILE; others by their kind alone."""
+    """As it is given: a folder with a transformer, vectors:DATA/glove/FILE; others by their kind alone."""
     kind, _, source = encoder.partition(":")
     if not source:
         return encoder
-    return f"DIR/{source}" if kind == "transformer" else f"{kind}:DIR/{source}"
+    return f"ENCODERS/{source}" if kind == "transformer" else f"{kind}:DATA/glove/{source}"
 
 
 def main() -> None:
@@ -74,12 +76,18 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=ROOT / "experiments/results/paper")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     given = parser.parse_args()
-    write_page(given.results, given.docs)
+    try:
+        write_page(given.results, given.docs)
+    except DataError as error:
+        sys.exit(f"results_page: {error}")
+    print(f"wrote {given.docs / 'results.md'}")
 
 
 def write_page(results: Path, docs: Path) -> None:
     """docs/results.md, and its figures in docs/results/."""
     runs = read_runs(results)
+    if not runs:
+        raise DataError(f"{results}: no results; they belong into its folders {' and '.join(MACHINES)}, by machine")
     sections = [section(experiment, runs, docs) for experiment in EXPERIMENTS.values()]
     docs.mkdir(parents=True, exist_ok=True)
     text = "\n".join([WORDS["introduction"], glance(runs), *sections, WORDS["data"], costs(runs)])
@@ -137,7 +145,7 @@ def section(experiment: Experiment, runs: Sequence[Run], docs: Path) -> str:
     if any(run.is_main for run in own):
         parts.append(paragraph(SHOWS[experiment.name]))
     parts.append(paragraph(f"What differs: {DIFFERENCES[experiment.name]}"))
-    parts += [part(run, docs) for run in own] or [f"Not yet run.\n\n    {command(experiment, 'DIR', '0,1,2')}\n"]
+    parts += [part(run, docs) for run in own] or [f"Not yet run.\n\n    {command(experiment, 'ENCODERS', '0,1,2')}\n"]
     return "\n".join(parts)
 
 

@@ -114,7 +114,8 @@ def test_what_needs_no_torch_does_not_wait_for_it(data: Path, arguments: list[st
 def test_the_overview_has_the_commands_and_a_line_for_each() -> None:
     text = succeed("--help").stdout
     assert [name for name, _ in re.findall(r"^  ([a-z][a-z-]+) {2,}(\S.*)$", text, re.MULTILINE)] == list(COMMANDS)
-    assert "No such command" in tagtrace("explian").output
+    assert "No such command 'explian'. Did you mean 'explain'?" in tagtrace("explian").output
+    assert "No such command 'nonsense'." in tagtrace("nonsense").output
 
 
 def test_version() -> None:
@@ -340,7 +341,7 @@ def test_an_interrupted_run_goes_on_or_begins_again(
         patch.setattr(TrainingDisplay, "__call__", stop)
         stopped = tagtrace(*command, "--checkpoint-seconds", 0)
     assert stopped.exit_code == 1
-    assert stopped.stderr.startswith("tagtrace: stopped; what was written so far is whole, and training goes on from")
+    assert stopped.stderr.startswith("tagtrace: stopped; what was written is whole, and the same command goes on from")
     assert stopped.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["t.checkpoint"]
     refused = tagtrace(*command, "--dropout", 0.1)

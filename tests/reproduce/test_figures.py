@@ -73,6 +73,6 @@ def test_best_fit() -> None:
 
 def test_without_matplotlib_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(OptionError, match=r"tagtrace\[experiments\]"):
+    with pytest.raises(OptionError, match=r"\.\[experiments\]"):
         draw_curves(tmp_path / "c", {"a": [1.0]}, title="t", x="x", y="y")
     assert not list(tmp_path.iterdir())

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import click
 import pytest
 from experiments import results_page
 
 from tagtrace._checks import DataError, OptionError
+from tagtrace.cli import main
 from tagtrace.cli.reproduce import reproduce as reproduce_command
 from tagtrace.reproduce import EXPERIMENTS, DirectionError, parse_seeds, pick, reproduce
 from tagtrace.reproduce.experiment import Experiment, Found, Headline, encoder_name, read_found, run_seed
@@ -224,8 +226,8 @@ def test_the_page_has_tables_figures_commands_and_costs(tmp_path: Path) -> None:
     assert "It does not." not in text
     assert "### lexical, seeds 2, 10, on two cores" in text
     assert "| 6.000 ± 5.657 |" in text
-    assert "\n    tagtrace reproduce made --data DIR --encoder lexical --out DIR --seeds 2,10\n" in text
-    assert "--encoder DIR/some-bert --out DIR --seeds 1\n" in text
+    assert "\n    tagtrace reproduce made --data DATA --encoder lexical --out OUT --seeds 2,10\n" in text
+    assert "--encoder ENCODERS/some-bert --out OUT --seeds 1\n" in text
     assert "| made | two cores (2 CPU threads) | lexical | 12, 20 | 1.5 |  |" in text
     assert "| made | an H200 (H200) | transformer:some-bert | 7 | 2.0 | 3.0 |" in text
     links = re.findall(r"\]\((results/[^)]+)\)", text)
@@ -239,7 +241,7 @@ def test_the_page_has_tables_figures_commands_and_costs(tmp_path: Path) -> None:
 def test_the_default_encoder_is_not_in_the_command(tmp_path: Path) -> None:
     result(tmp_path / "two_cores", "linear", 0, "vectors:glove6b_100d.npz")
     (run,) = results_page.read_runs(tmp_path)
-    assert run.command == "tagtrace reproduce linear --data DIR --out DIR --seeds 0"
+    assert run.command == "tagtrace reproduce linear --data DATA --out OUT --seeds 0"
 
 
 @pytest.mark.usefixtures("page_of")
@@ -276,7 +278,8 @@ def test_each_command_on_the_page_can_be_given() -> None:
     found = re.findall(r"^ {4}tagtrace reproduce (.*)$", text, re.MULTILINE)
     assert len(found) >= len(EXPERIMENTS)
     for command in found:
-        context = reproduce_command.make_context("reproduce", command.split())
+        parent = click.Context(main, **main.context_settings)
+        context = reproduce_command.make_context("reproduce", command.split(), parent)
         assert context.params["name"] in EXPERIMENTS
         assert parse_seeds(context.params["seeds"])
     assert all(f"## {experiment.name}: {experiment.section}\n" in text for experiment in EXPERIMENTS.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -46,6 +47,17 @@ class LazyCommands(click.Group):
         module = import_module(f"tagtrace.cli.{COMMANDS[cmd_name][0]}")
         return getattr(module, cmd_name.replace("-", "_"))
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            near = get_close_matches(args[0], COMMANDS)
+            if args[0].startswith("-") or not near:
+                raise
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
@@ -66,7 +78,7 @@ class OneLineErrors(LazyCommands):
         except SafetensorError as error:
             _fail(f"weights cannot be written or read ({error}); is there space left on the disk?")
         except KeyboardInterrupt:
-            _fail("stopped; what was written so far is whole, and training goes on from its last checkpoint")
+            _fail("stopped; what was written is whole, and the same command goes on from what was finished")
 
 
 def _describe(error: OSError) -> str:

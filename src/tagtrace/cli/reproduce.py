@@ -25,7 +25,8 @@ def reproduce(name: str, data: Path, encoder: str | None, out: Path, quick: bool
     """Run an experiment of the paper: its table, and its figures in the folder OUT.
 
     NAME is exact, artifact, errors, noise, dosage, sensitivity, or all. Progress goes to standard error, the table to
-    standard output. A run that was stopped goes on where it was when the same command is given again.
+    standard output. Finished seeds, trained taggers and indexes are kept there: given again, the same command goes on
+    from them.
     """
     setting = Setting(data, out, encoder, quick, pick_device(device), lambda line: click.echo(line, err=True))
     numbers = parse_seeds(seeds)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from tagtrace._checks import OptionError, TagtraceError
 from tagtrace.reproduce import artifact, dosage, errors, exact, noise, sensitivity
 from tagtrace.reproduce.experiment import Experiment, Found, run_seed
-from tagtrace.reproduce.setting import Setting
+from tagtrace.reproduce.setting import INSTALL, Setting
 
 __all__ = ["EXPERIMENTS", "DirectionError", "Experiment", "Setting", "parse_seeds", "pick", "reproduce"]
 
@@ -44,7 +44,8 @@ def _reproduce(experiment: Experiment, setting: Setting, seeds: Sequence[int]) -
     elif setting.quick:
         setting.report(f"{name}: has the direction that is expected")
     seeds_named = ", ".join(map(str, seeds))
-    return f"{name} ({experiment.section}), {founds[0]['encoder']}, seeds {seeds_named}\n\n{table}"
+    slice_ = ", a quick slice and no evidence" if setting.quick else ""
+    return f"{name} ({experiment.section}), {founds[0]['encoder']}, seeds {seeds_named}{slice_}\n\n{table}"
 
 
 def pick(name: str, setting: Setting) -> list[Experiment]:
@@ -76,7 +77,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def _draw(experiment: Experiment, setting: Setting, founds: Sequence[Found]) -> None:
     if find_spec("matplotlib") is None:
-        setting.report('figures are not drawn: they need matplotlib, pip install "tagtrace[experiments]"')
+        setting.report(f"figures are not drawn: they need matplotlib; {INSTALL}")
         return
     for path in experiment.draw(founds, setting.out):
         setting.report(f"wrote {path}")

@@ -99,8 +99,13 @@ def mean_area(founds: Sequence[Found], name: str) -> float:
 
 
 def mean_precisions(founds: Sequence[Found], names: Sequence[str]) -> str:
-    """AP of some methods and of chance, mean and spread over ``founds``: "0.343 ± 0.015; ...; chance 0.139"."""
-    precisions = [spread(measures(one["ranks"][name], one["num_documents"])["AP"] for one in founds) for name in names]
+    """AP of some methods and of chance, mean and spread over ``founds``: "token loss, mean 0.343 ± 0.015; ...".
+
+    Names and figures stand together.
+    """
+    precisions = [
+        f"{name} {spread(measures(one['ranks'][name], one['num_documents'])['AP'] for one in founds)}" for name in names
+    ]
     by_chance = mean(chance(num_wrong(one), one["num_documents"])["AP"] for one in founds)
     return "; ".join([*precisions, f"{CHANCE} {by_chance:.3f}"])
 

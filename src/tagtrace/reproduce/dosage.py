@@ -218,8 +218,9 @@ def table(founds: Sequence[Found]) -> str:
     ]
     for reading in founds[0]["readings"]:
         some = [one["readings"][reading] for one in founds]
+        queries = spread([one["queries"] for one in some], 1 if len(some) > 1 else 0)
         lines.append(
-            f"\nDosages and test labels: {reading}. {spread([one['queries'] for one in some], 1)} queries "
+            f"\nDosages and test labels: {reading}. {queries} queries "
             f"(paper: {PAPER_QUERIES}, by its percentages). Percent of them; in brackets ours less the paper's.\n\n"
         )
         lines.append(markdown(("method", *EXAMPLE, *TOKEN), _rows(some)))

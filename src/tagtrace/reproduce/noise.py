@@ -185,9 +185,9 @@ def pulls_line(founds: Sequence[Mapping[str, float]]) -> str:
 def headlines(founds: Sequence[Found]) -> list[Headline]:
     """Influence and token loss on each noise."""
     names = ("segment influence, max", "segment influence, mean", "instance influence", "token loss, mean")
-    paper = {"systematic": "influence substantially better, as a figure", "random": "influence slightly worse"}
+    paper = {"systematic": "influence substantially better; a figure", "random": "influence slightly worse; a figure"}
     return [
-        Headline(f"AP, {kind} noise ({source}): {'; '.join(names)}", paper[kind], mean_precisions(each, names))
+        Headline(f"AP, {kind} noise ({source})", paper[kind], mean_precisions(each, names))
         for (source, kind), each in parts(founds).items()
     ]
 

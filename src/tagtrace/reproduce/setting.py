@@ -15,6 +15,9 @@ from tagtrace._checks import OptionError
 
 _Options = TypeVar("_Options")
 
+INSTALL = 'pip install --constraint constraints.txt ".[experiments]" in the checkout of tagtrace'
+"""What brings all that experiments need."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -47,7 +50,7 @@ class Setting:
         if self.encoder is None:
             if self.quick:
                 return self.word_vectors
-            raise OptionError("--encoder is missing: give a folder with a transformer, or lexical")
+            raise OptionError("--encoder is missing: give a folder with a transformer, vectors:FILE, or lexical")
         return f"transformer:{self.encoder}" if Path(self.encoder).is_dir() else self.encoder
 
     def options(self, name: str, kind: type[_Options]) -> _Options:
