@@ -47,10 +47,10 @@ def test_scatter_says_the_slope_of_each_panel(tmp_path: Path) -> None:
 
 
 def test_bars_have_their_values_and_may_be_missing(tmp_path: Path) -> None:
-    groups = {"segment influence": {"cosine": 97.92, "raw": 0.0}, "neighbour": {"cosine": 85.4}}
+    groups = {"segment influence": {"cosine": [97.92], "raw": [0.0]}, "neighbour": {"cosine": [80.4, 90.4]}}
     (svg, _) = draw_bars(tmp_path / "b", groups, title="t", y="%")
     found = texts(svg)
-    assert [value for value in ("97.92", "0", "85.4") if value in found] == ["97.92", "0", "85.4"]
+    assert [value for value in ("97.9", "0.0", "85.4") if value in found] == ["97.9", "0.0", "85.4"]
     assert {"cosine", "raw"} <= set(found)
 
 

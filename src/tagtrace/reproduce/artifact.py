@@ -268,10 +268,7 @@ def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
     ]  # fmt: skip
     known = _methods(founds)
     groups = {
-        name: {
-            source: round(100 * sum(one[source]["shares"][name] for one in founds) / len(founds), 1)
-            for source in SOURCES
-        }
+        name: {source: [100 * one[source]["shares"][name] for one in founds] for source in SOURCES}
         for name in shown
         if name in known
     }

@@ -284,13 +284,13 @@ def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
     """Conflicting documents and tokens by method, the paper's beside ours, for each reading on the first test set."""
     paths: list[Path] = []
     for reading in first_readings(founds):
-        groups: dict[str, dict[str, float]] = {}
+        groups: dict[str, dict[str, list[float]]] = {}
         for group, paper in PAPER.items():
             columns = dict(zip((*EXAMPLE, *TOKEN), paper, strict=False))
-            groups[f"{group}, paper"] = {key: columns[key] for key in CONFLICTING if key in columns}
+            groups[f"{group}, paper"] = {key: [columns[key]] for key in CONFLICTING if key in columns}
             for name in common_methods([one["readings"][reading] for one in founds], group):
-                shares = _means(founds, name, reading=reading)
-                groups[name] = {key: round(100 * shares[key], 1) for key in CONFLICTING if key in shares}
+                shares = [one["readings"][reading]["methods"][name] for one in founds]
+                groups[name] = {key: [100 * one[key] for one in shares] for key in CONFLICTING if key in shares[0]}
         title = f"Conflicting labels of dosages ({reading}) among the strongest"
         stem = folder / f"dosage-{reading.partition(',')[0]}"
         paths += draw_bars(stem, groups, title=title, y="percent of mispredicted dosages")
@@ -302,9 +302,9 @@ def first_readings(founds: Sequence[Found]) -> list[str]:
     return [name for name in founds[0]["readings"] if name.endswith(f", {founds[0]['options']['tests'][0]}")]
 
 
-def _means(founds: Sequence[Found], method: str, kind: str = "methods", reading: str | None = None) -> dict[str, float]:
-    """A method's shares under a reading, the first unless said, averaged over seeds."""
-    reading = reading or first_readings(founds)[0]
+def _means(founds: Sequence[Found], method: str, kind: str = "methods") -> dict[str, float]:
+    """A method's shares under the first reading, averaged over seeds."""
+    reading = first_readings(founds)[0]
     some = [one["readings"][reading][kind][method] for one in founds]
     return {name: sum(shares[name] for shares in some) / len(some) for name in some[0]}
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from itertools import cycle
 from math import ceil
 from pathlib import Path
+from statistics import fmean
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -68,21 +69,25 @@ def draw_scatter(
     return paths
 
 
-def draw_bars(stem: Path, groups: Mapping[str, Mapping[str, float]], *, title: str, y: str) -> list[Path]:
-    """A group of bars for each entry, a bar for each of its values, the value written above it."""
+def draw_bars(stem: Path, groups: Mapping[str, Mapping[str, Sequence[float]]], *, title: str, y: str) -> list[Path]:
+    """A group of bars for each entry: the mean of values, written above, and of several each value as a dot."""
     names = list(dict.fromkeys(name for values in groups.values() for name in values))
     width = 0.8 / max(1, len(names))
     with _figure(stem, (max(4.5, 1.2 + 0.55 * len(groups) * len(names)), 4.0)) as (figure, paths):
         axes = figure.add_subplot()
         for number, (name, hatch) in enumerate(zip(names, cycle(HATCHES), strict=False)):
             places = [place for place, values in enumerate(groups.values()) if name in values]
-            heights = [values[name] for values in groups.values() if name in values]
+            drawn = [values[name] for values in groups.values() if name in values]
             shift = (number - (len(names) - 1) / 2) * width
             bars = axes.bar(
-                [place + shift for place in places], heights, 0.92 * width, label=name, hatch=hatch,
+                [place + shift for place in places], [fmean(some) for some in drawn], 0.92 * width,
+                label=name, hatch=hatch,
                 facecolor=("#ffffff", "#d9d9d9", "#a6a6a6")[number % 3], edgecolor="#222222", linewidth=0.8,
             )  # fmt: skip
-            axes.bar_label(bars, fmt="{:.4g}", fontsize=7, padding=2)
+            axes.bar_label(bars, fmt="{:.1f}", fontsize=7, padding=2)
+            several = [(place, some) for place, some in zip(places, drawn, strict=True) if len(some) > 1]
+            dots = [(place + shift + 0.36 * width, one) for place, some in several for one in some]
+            axes.scatter([x for x, _ in dots], [one for _, one in dots], s=8, color="#000000", zorder=3)
         axes.set_xticks(range(len(groups)), [fill(name, 13) for name in groups])
         axes.axhline(0, color="#222222", linewidth=0.8)
         axes.margins(y=0.12)
