@@ -353,6 +353,6 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, command: str, function: str) ->
     before = listing(folder)
     result = CliRunner().invoke(main, command.split())
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1].startswith("tagtrace: stopped; what was written so far is whole, ")
+    assert result.stderr.splitlines()[-1].startswith("tagtrace: stopped; what was written is whole, ")
     assert "Traceback" not in result.output
     assert listing(folder) == before
