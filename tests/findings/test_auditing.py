@@ -154,7 +154,7 @@ def test_what_findings_hurt(made: Made, found: Audit, monkeypatch: pytest.Monkey
     monkeypatch.setattr(auditing, "NUM_EVIDENCE", 3)
     few = audit(made.index, made.opinions, made.trusted, AuditOptions(num_effects=0))
     assert few.hurt == {rank: expected[rank] for rank in (1, 2, 3)}
-    perfect = Trusted(made.trusted.rows, made.trusted.rows.labels, made.trusted.tokens)
+    perfect = Trusted(made.trusted.rows, made.trusted.tokens, made.trusted.rows.labels)
     assert audit(made.index, made.opinions, perfect, AuditOptions(num_effects=0)).hurt == {}
 
 
@@ -268,7 +268,7 @@ def test_refusals(made: Made) -> None:
         audit(made.index, made.opinions, options=AuditOptions(query="ORG"))
     with pytest.raises(OptionError, match="unknown label 'SHIP'"):
         audit(made.index, made.opinions, options=AuditOptions(query="SHIP:ORG"))
-    perfect = Trusted(made.trusted.rows, made.trusted.rows.labels, made.trusted.tokens)
+    perfect = Trusted(made.trusted.rows, made.trusted.tokens, made.trusted.rows.labels)
     with pytest.raises(DataError, match="no trusted token is labelled ORG and predicted LOC"):
         audit(made.index, made.opinions, perfect, AuditOptions("influence", "ORG:LOC"))
     outside = [each for each in made.dev.sentences if set(each.labels) == {"O"}]

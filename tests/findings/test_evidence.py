@@ -92,7 +92,7 @@ def test_at_most_as_many_as_asked_for(index: Index, trusted: Trusted) -> None:
 
 def test_nothing_to_tell(index: Index, trusted: Trusted) -> None:
     assert hurt_queries(index, trusted, []) == {}
-    nobody = Trusted(trusted.rows, trusted.predicted, trusted.tokens[:0])
+    nobody = Trusted(trusted.rows, trusted.tokens[:0], trusted.predicted)
     assert hurt_queries(index, nobody, findings_of(index)) == {}
 
 

@@ -192,7 +192,7 @@ def test_trusted_data_that_cannot_serve(index: Index, sentences: list[Sentence],
 def test_refusals(index: Index, given: Trusted, explainer: Explainer) -> None:
     with pytest.raises(TaggerError, match="other labels or features"):
         read_trusted(index, make_tagger(index.manifest.head, dim=3), make_sentences(3))
-    right = Trusted(given.rows, given.rows.labels, given.tokens)
+    right = Trusted(given.rows, given.tokens, given.rows.labels)
     with pytest.raises(DataError, match="predicted as it is labelled"):
         right.mispredicted()
     with pytest.raises(DataError, match="no trusted token is labelled X and predicted Y"):
@@ -203,7 +203,7 @@ def test_refusals(index: Index, given: Trusted, explainer: Explainer) -> None:
         given.confused(index, "X:WINE")
     with pytest.raises(OptionError, match="nothing in common"):
         given.confused(index, "X:B-X")
-    one_class = Trusted(given.rows, given.predicted, (given.rows.labels == 0).nonzero().squeeze(1))
+    one_class = Trusted(given.rows, (given.rows.labels == 0).nonzero().squeeze(1), given.predicted)
     with pytest.raises(DataError, match="of one class only"):
         neighbour_scores(index, one_class)
     with pytest.raises(OptionError, match="method 'hessian': expected one of identity"):

@@ -28,6 +28,7 @@ from tagtrace.reproduce.conll import read_split
 from tagtrace.reproduce.draws import at_most
 from tagtrace.reproduce.experiment import Found, run_seed
 from tagtrace.reproduce.setting import Setting
+from tagtrace.reproduce.strongest import chains_of
 from tagtrace.tagger import new_tagger
 from tests.index.test_build import Spelt
 
@@ -112,7 +113,7 @@ def test_queries_are_the_tokens_after_a_cue_that_are_predicted_per(monkeypatch: 
     assert predicted.segments.tolist() == planted.segments.tolist() == [[0, 2, 3], [1, 1, 2]]
     assert predicted.rows.labels.tolist() == [0, 0, 3, 4, 0, 3, 0]
     assert planted.rows.labels.tolist() == [0, 0, 3, 0, 0, 3, 0]
-    assert predicted.chains()[0].tolist() == [[0, 0, 4], [1, 0, 3]]
+    assert chains_of(predicted)[0].tolist() == [[0, 0, 4], [1, 0, 3]]
     said[:] = [("O",) * 4, ("O",) * 4, ("O",) * 3]
     assert len(queries(tagger, cued)[0]) == 0
 

@@ -13,7 +13,7 @@ import torch
 
 from tagtrace._checks import TagtraceError
 from tagtrace.data import LabelSet, Sentence
-from tagtrace.findings import read_trusted
+from tagtrace.findings import Queries, read_trusted
 from tagtrace.index import Index
 from tagtrace.reproduce import dosage
 from tagtrace.reproduce.dosage import (
@@ -21,7 +21,6 @@ from tagtrace.reproduce.dosage import (
     all_queries,
     cheap_methods,
     curved_methods,
-    keep,
     queries,
     rows_of,
     token_f1,
@@ -30,7 +29,7 @@ from tagtrace.reproduce.dosage_judge import EXAMPLE, TOKEN, Judge
 from tagtrace.reproduce.dosages import PRINTED, RELEASED, DosageTokens
 from tagtrace.reproduce.experiment import Found, run_seed
 from tagtrace.reproduce.setting import Setting
-from tagtrace.reproduce.strongest import Queries, Retriever, Strongest
+from tagtrace.reproduce.strongest import Retriever, Strongest
 from tests.findings.made import make_index, make_sentences, make_tagger
 
 DATA = Path(os.environ.get("TAGTRACE_DATA", Path(__file__).resolve().parents[2] / ".." / "shared" / "data"))
@@ -132,11 +131,6 @@ def test_curvature_that_cannot_be_had_is_left_out(
     assert notes == [told[-1]]
     assert "\n" not in notes[0]
     assert notes[0] in (f"curvature is left out: {' '.join(str(error).split())}", "curvature is left out: MemoryError")
-
-
-def test_what_was_found_so_far_is_kept(tmp_path: Path) -> None:
-    keep({"notes": ["not yet"]}, tmp_path / "partial.json")
-    assert json.loads((tmp_path / "partial.json").read_text()) == {"notes": ["not yet"]}
 
 
 @pytest.mark.skipif(not (DATA / "ebmnlp").is_dir(), reason=f"no EBM-NLP in {DATA}; set TAGTRACE_DATA")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
-from tagtrace.findings import read_trusted
+from tagtrace.findings import Queries, read_trusted
 from tagtrace.findings.probabilities import token_segments
 from tagtrace.index import Index
 from tagtrace.influence import Explainer, Kind, Query, Score
@@ -15,7 +15,7 @@ from tagtrace.influence.curvature import Curvature
 from tagtrace.influence.operators import Hessian
 from tagtrace.reproduce import strongest
 from tagtrace.reproduce.curved import Curved
-from tagtrace.reproduce.strongest import COSINE, CURVATURE, IDENTITY, RELATIVE, Queries, Retriever, Strongest
+from tagtrace.reproduce.strongest import COSINE, CURVATURE, IDENTITY, RELATIVE, Retriever, Strongest
 from tagtrace.reproduce.token_gradients import by_label, training_gradients
 from tagtrace.tagger import HeadOptions
 from tagtrace.tagger.objective import Objective

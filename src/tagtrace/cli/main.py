@@ -63,7 +63,7 @@ class LazyCommands(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
-class OneLineErrors(LazyCommands):
+class Commands(LazyCommands):
     """Prints what the user can mend as one line on standard error and exits with 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -94,7 +94,7 @@ def _fail(message: str) -> None:
     sys.exit(1)
 
 
-@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tagtrace")
 def main() -> None:
     """Which training labels taught a sequence tagger this prediction?"""

@@ -17,7 +17,7 @@ from tagtrace.findings.probabilities import Probabilities, in_sample
 from tagtrace.findings.proposals import propose
 from tagtrace.findings.report import Report, render_report, write_report
 from tagtrace.findings.scorers import SCORERS, TokenScorer, token_scores
-from tagtrace.findings.trusted import Trusted, instance_scores, neighbour_scores, read_trusted, trusted_scores
+from tagtrace.findings.trusted import Queries, Trusted, instance_scores, neighbour_scores, read_trusted, trusted_scores
 from tagtrace.findings.truth import (
     Judged,
     Measured,
@@ -50,6 +50,7 @@ __all__ = [
     "Measured",
     "Pattern",
     "Probabilities",
+    "Queries",
     "Report",
     "Text",
     "TokenScorer",

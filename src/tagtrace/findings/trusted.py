@@ -52,13 +52,11 @@ NEIGHBOURS = 1024
 
 
 @dataclass(frozen=True)
-class Trusted:
-    """Trusted chains with their gold labels and predictions, and the tokens of them that are asked about."""
+class Queries:
+    """Labelled chains, and the tokens of them whose labels are asked about."""
 
     rows: Rows
-    """Features (n, D), gold labels (n,), lengths."""
-    predicted: Tensor
-    """What the index's head predicts, (n,)."""
+    """Features (n, D), labels (n,), lengths."""
     tokens: Tensor
     """Rows of the tokens that are queries, (Q,)."""
 
@@ -69,6 +67,14 @@ class Trusted:
     def segments(self) -> Tensor:
         """(chain, start, stop) of the queries, (Q, 3)."""
         return token_segments(self.rows.lengths)[self.tokens]
+
+
+@dataclass(frozen=True)
+class Trusted(Queries):
+    """Queries whose labels are gold, with predictions."""
+
+    predicted: Tensor
+    """What the index's head predicts, (n,)."""
 
     def mispredicted(self) -> Trusted:
         """Only the tokens that are predicted otherwise than labelled."""
@@ -98,7 +104,7 @@ def read_trusted(
     if len(classes) < 2:
         raise DataError(f"the trusted data has one class only ({classes.pop()}); trust sentences with others too")
     rows = tagger.rows(sentences, progress=progress)
-    return Trusted(rows, _predict(index, rows), torch.arange(len(rows.labels)))
+    return Trusted(rows, torch.arange(len(rows.labels)), _predict(index, rows))
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from tagtrace.data import Corpus, LabelSet, Sentence, normalise
+from tagtrace.findings import Queries
 from tagtrace.index import Index, IndexOptions
 from tagtrace.influence.curvature import Curvature
 from tagtrace.reproduce import conll
@@ -27,7 +28,7 @@ from tagtrace.reproduce.draws import at_most
 from tagtrace.reproduce.experiment import Experiment, Found, Headline
 from tagtrace.reproduce.figures import draw_bars
 from tagtrace.reproduce.setting import Setting
-from tagtrace.reproduce.strongest import Queries, Retriever
+from tagtrace.reproduce.strongest import Retriever
 from tagtrace.reproduce.tables import markdown, spread
 from tagtrace.reproduce.taggers import indexed, trained, with_index_head
 from tagtrace.tagger import Tagger

@@ -27,7 +27,6 @@ table 2 sets it in bold), whether or not it is the one mispredicted; and its tag
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
@@ -39,19 +38,18 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, TagtraceError
-from tagtrace._files import file_moved_when_whole
 from tagtrace.data import Corpus, LabelSet, Sentence, read_corpus
 from tagtrace.data.sentence import join_documents
-from tagtrace.findings import read_trusted
+from tagtrace.findings import Queries, read_trusted
 from tagtrace.index import IndexOptions
 from tagtrace.reproduce.curved import Curved
 from tagtrace.reproduce.dosage_judge import EXAMPLE, TOKEN, Asked, Jury
 from tagtrace.reproduce.dosages import READINGS, Reading, dosages_of
 from tagtrace.reproduce.draws import at_most
-from tagtrace.reproduce.experiment import Experiment, Found, Headline
+from tagtrace.reproduce.experiment import Experiment, Found, Headline, write_found
 from tagtrace.reproduce.figures import draw_bars
 from tagtrace.reproduce.setting import Setting
-from tagtrace.reproduce.strongest import Queries, Retriever, Strongest
+from tagtrace.reproduce.strongest import Retriever, Strongest
 from tagtrace.reproduce.tables import markdown, spread
 from tagtrace.reproduce.taggers import indexed, trained
 
@@ -116,7 +114,7 @@ def run(setting: Setting, seed: int) -> Found:
     methods, notes = cheap_methods(retriever, given, setting.report), ["curvature was not worked out"]
     if options.curvature:
         partial = {**about, "readings": jury.readings(methods), "notes": notes}
-        keep(partial, setting.work / f"dosage-{seed}" / "partial.json")
+        write_found(partial, setting.work / f"dosage-{seed}" / "partial.json")
         curved, notes = curved_methods(retriever, given, setting.report)
         methods |= curved
     return {**about, "readings": jury.readings(methods), "notes": notes}
@@ -148,12 +146,6 @@ def curved_methods(
         report(note)
         return {}, [note]
     return found, []
-
-
-def keep(found: Found, path: Path) -> None:
-    """Write what was found so far."""
-    with file_moved_when_whole(path) as stream:
-        stream.write((json.dumps(found) + "\n").encode())
 
 
 def read_documents(path: Path, types: Sequence[str], most: int, seed: int, longest: int = 0) -> Corpus:

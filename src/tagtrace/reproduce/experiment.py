@@ -90,10 +90,8 @@ def run_seed(experiment: Experiment, setting: Setting, seed: int) -> Found:
         "version": __version__, "versions": _versions(), "cost": asdict(_cost(setting, time.monotonic() - start)),
     }  # fmt: skip
     assert not about.keys() & values.keys(), f"{experiment.name}: its result may not have {sorted(about)}"
-    text = _json({**about, **values})
-    with file_moved_when_whole(path) as stream:
-        stream.write(text.encode())
-    return json.loads(text)  # just as a later run will read it
+    write_found({**about, **values}, path)
+    return read_found(path)  # just as a later run will
 
 
 def encoder_name(setting: Setting) -> str:
@@ -111,9 +109,11 @@ def read_found(path: Path) -> Found:
         raise DataError(f"{path}: is no result of `tagtrace reproduce`; remove it to run again") from None
 
 
-def _json(found: Found) -> str:
-    """A line for each entry: curves and points are long."""
-    return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in found.items()) + "\n}\n"
+def write_found(found: Found, path: Path) -> None:
+    """A result as JSON, a line for each entry: curves and points are long."""
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in found.items())
+    with file_moved_when_whole(path) as stream:
+        stream.write(f"{{\n{lines}\n}}\n".encode())
 
 
 def _versions() -> dict[str, str]:

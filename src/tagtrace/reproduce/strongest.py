@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tagtrace.findings.probabilities import token_segments
+from tagtrace.findings import Queries
 from tagtrace.index import Index
 from tagtrace.influence import Candidates, find_candidates
 from tagtrace.influence.filters import label_types
@@ -35,28 +35,6 @@ from tagtrace.tagger import Rows
 
 IDENTITY, COSINE, CURVATURE, RELATIVE = SCORES = ("identity", "cosine", "curvature", "relative")
 SHORTLIST = 10
-
-
-@dataclass(frozen=True)
-class Queries:
-    """Q tokens of labelled chains, and the labels that are explained."""
-
-    rows: Rows
-    tokens: Tensor
-    """Rows of the tokens, (Q,)."""
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    @property
-    def segments(self) -> Tensor:
-        """(chain, start, stop), (Q, 3)."""
-        return token_segments(self.rows.lengths)[self.tokens]
-
-    def chains(self) -> tuple[Tensor, Tensor]:
-        """The chains they lie in as segments, each once, (c, 3), and which of these is whose, (Q,)."""
-        chains, places = self.segments[:, 0].unique(return_inverse=True)
-        return torch.stack([chains, torch.zeros_like(chains), self.rows.lengths[chains]], 1), places
 
 
 @dataclass(frozen=True)
@@ -127,7 +105,7 @@ class Retriever:
 
         Where K is not inverted, there is no ``relative``.
         """
-        wholes, owners = queries.chains()
+        wholes, owners = chains_of(queries)
         directions = self._gradients(queries.rows, wholes)  # (c, P)
         if curved is not None:
             directions = curved.solve(directions)
@@ -196,6 +174,12 @@ class _Best:
         first = self.values.argmax(2, keepdim=True)
         supporters, opposers = self.places.gather(2, first).squeeze(2).cpu()
         return Strongest(supporters, opposers, are_tokens)
+
+
+def chains_of(queries: Queries) -> tuple[Tensor, Tensor]:
+    """The chains they lie in as segments, each once, (c, 3), and which of these is whose, (Q,)."""
+    chains, places = queries.segments[:, 0].unique(return_inverse=True)
+    return torch.stack([chains, torch.zeros_like(chains), queries.rows.lengths[chains]], 1), places
 
 
 def _sizes(score: str, gradients: Tensor, curved: Curved | None) -> Tensor:
