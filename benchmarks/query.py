@@ -28,10 +28,10 @@ from torch import Tensor
 from tagtrace.data import LabelSet, Sentence, read_corpus
 from tagtrace.index import Index, IndexOptions, build_index, open_index
 from tagtrace.influence import Explainer, Query
-from tagtrace.influence.curvature import Curvature
-from tagtrace.influence.operators import Operator
-from tagtrace.influence.solvers import Cholesky
-from tagtrace.influence.stored import save_inverse
+from tagtrace.influence.curvature.choice import Curvature
+from tagtrace.influence.curvature.inverse_file import save_inverse
+from tagtrace.influence.curvature.operators import Operator
+from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.tagger import Encoder, new_tagger
 from tagtrace.tagger.tagger import Progress
 

@@ -41,11 +41,11 @@ from benchmarks.query import Hashed, Stand
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.findings import Finding, find_patterns, write_findings
 from tagtrace.index import IndexOptions, build_index
-from tagtrace.influence.solvers import Cholesky
-from tagtrace.influence.stored import save_inverse
+from tagtrace.influence.curvature.inverse_file import save_inverse
+from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.review import Review, open_review, write_project_file
-from tagtrace.review.app import make_app
-from tagtrace.review.serving import listen
+from tagtrace.review.http.app import make_app
+from tagtrace.review.http.serve import listen
 from tagtrace.tagger import new_tagger
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from tagtrace.data import LabelSet
 from tagtrace.data.invented import generate
 from tagtrace.index import token_errors
 from tagtrace.influence import Query
-from tagtrace.influence.curvature import balanced, exact_hessian
-from tagtrace.influence.operators import Hessian, Kronecker
-from tagtrace.influence.solvers import Balanced, Cholesky, ConjugateGradient, Solver
+from tagtrace.influence.curvature.choice import balanced, exact_hessian
+from tagtrace.influence.curvature.operators import Hessian, Kronecker
+from tagtrace.influence.curvature.solvers import Balanced, Cholesky, ConjugateGradient, Solver
 from tagtrace.tagger import Head, Lexical, LexicalOptions, RefitOptions, Rows, new_tagger
 from tagtrace.tagger.preconditioner import TokenPreconditioner
 from tagtrace.tagger.refit import refit_head

@@ -21,7 +21,7 @@ from torch import Tensor
 from tagtrace import Corpus, LabelSet, Sentence, read_corpus
 from tagtrace.data import Segment, segments
 from tagtrace.findings import assign_folds
-from tagtrace.reproduce.conll import (
+from tagtrace.reproduce.shared.conll import (
     LONGEST,
     changed_documents,
     in_documents,

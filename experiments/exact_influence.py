@@ -27,9 +27,9 @@ from pathlib import Path
 
 import torch
 
-from tagtrace.reproduce.exact import EXPERIMENT, ExactOptions, model
-from tagtrace.reproduce.retraining_bench import Bench, Edits, mispredicted
-from tagtrace.reproduce.setting import Setting
+from tagtrace.reproduce.experiments.exact import EXPERIMENT, ExactOptions, model
+from tagtrace.reproduce.shared.retraining_bench import Bench, Edits, mispredicted
+from tagtrace.reproduce.shared.setting import Setting
 
 report = partial(print, flush=True)
 

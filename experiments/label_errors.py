@@ -65,12 +65,12 @@ from tagtrace.findings import (
     token_scores,
     trusted_scores,
 )
-from tagtrace.findings.probabilities import empty, fill
-from tagtrace.findings.recipes import train_further
-from tagtrace.findings.truth import Truth
+from tagtrace.findings.judges.probabilities import empty, fill
+from tagtrace.findings.judges.recipes import train_further
+from tagtrace.findings.ranking.truth import Truth
 from tagtrace.index import Index, IndexOptions, build_index, open_index
 from tagtrace.influence import Explainer
-from tagtrace.reproduce.taggers import RECIPE
+from tagtrace.reproduce.shared.taggers import RECIPE
 from tagtrace.tagger.encoders import Lexical, LexicalOptions
 
 NUM_FIXED = 200

@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 from tagtrace.findings import average_precision, recall_at
-from tagtrace.reproduce.tables import spread
+from tagtrace.reproduce.shared.tables import spread
 
 PAGE = Path(__file__).parent.parent / "docs/label_errors.md"
 METHODS = ("self_confidence", "normalized_margin")

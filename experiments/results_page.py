@@ -19,8 +19,8 @@ from textwrap import fill
 
 from tagtrace._checks import DataError
 from tagtrace.reproduce import EXPERIMENTS, Experiment
-from tagtrace.reproduce.experiment import Found, read_found
-from tagtrace.reproduce.tables import markdown
+from tagtrace.reproduce.shared.experiment import Found, read_found
+from tagtrace.reproduce.shared.tables import markdown
 
 ROOT = Path(__file__).parent.parent
 MACHINES = {"h200": "an H200", "two_cores": "two cores"}

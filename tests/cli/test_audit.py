@@ -197,7 +197,7 @@ def test_taggers_trained_anew_go_on_where_they_stopped(
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("a fold is trained again")
 
-    monkeypatch.setattr("tagtrace.findings.folds.train_tagger", fail)
+    monkeypatch.setattr("tagtrace.findings.judges.folds.train_tagger", fail)
     assert audit(made, tmp_path / "out", *options, opinions="encoder").exit_code == 0
     assert read_findings(tmp_path / "out" / "findings.jsonl") == first
     refused(audit(made, tmp_path / "out", "--effects", 0, opinions="encoder"), "trusted")

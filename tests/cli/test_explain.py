@@ -19,8 +19,8 @@ from tagtrace.data import LabelSet, Sentence, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.index import IndexOptions, build_index
 from tagtrace.influence import Explainer, Query, Ranked
-from tagtrace.influence.refine import Refiner
-from tagtrace.influence.relabellings import label_ids
+from tagtrace.influence.edits.edit_pool import label_ids
+from tagtrace.influence.edits.refine import Refiner
 from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, Tagger, load_tagger, new_tagger, save_tagger
 
 POS = "the DET\nmill NOUN\nturns VERB\n, ,\nit PRON\nhums VERB\n\nfew DET\nbirds NOUN\nsing VERB\n\n" * 3

@@ -11,10 +11,9 @@ from click.testing import CliRunner, Result
 
 from tagtrace.cli import main
 from tagtrace.reproduce import EXPERIMENTS, Experiment
-from tagtrace.reproduce.experiment import Found
-from tagtrace.reproduce.setting import Setting
-
-REPOSITORY = Path(__file__).parents[2]
+from tagtrace.reproduce.shared.experiment import Found
+from tagtrace.reproduce.shared.setting import Setting
+from tests.places import REPOSITORY
 
 
 @pytest.fixture(autouse=True)

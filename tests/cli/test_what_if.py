@@ -16,7 +16,7 @@ from tagtrace.cli.what_if import _chains, _place
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.index import Index, IndexOptions, build_index, open_index
-from tagtrace.influence.relabellings import label_ids
+from tagtrace.influence.edits.edit_pool import label_ids
 from tagtrace.tagger import Lexical, LexicalOptions, new_tagger, save_tagger
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import filecmp
 import gzip
-import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,11 +15,9 @@ from pathlib import Path
 import pytest
 
 from tagtrace.data import Corpus, ReadOptions, read_corpus, segments, summarise, write_corpus
+from tests.places import DATA
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("TAGTRACE_DATA", REPOSITORY / ".." / "shared" / "data"))
-
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no real data in {FOLDER}; set TAGTRACE_DATA")
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data in {DATA}; set TAGTRACE_DATA")
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ FILES = [
 
 @cache
 def read(file: str, column: int | None = None) -> Corpus:
-    path = FOLDER / file
+    path = DATA / file
     if not path.exists():
         pytest.skip(f"{path} is absent")
     return read_corpus(path, ReadOptions(label_column=column))
@@ -147,7 +144,7 @@ def test_original_labels_are_those_of_conll2003_normalised(split: str, conll: st
     """``doc_map.tsv`` links the renumbered documents; labels and tokens then agree on every token."""
     original = read(f"conll2003_corrected/{split}_original.jsonl.gz")
     whole = read(f"conll2003/{conll}.txt.gz")
-    with (FOLDER / "conll2003_corrected" / "doc_map.tsv").open(encoding="utf-8", newline="") as file:
+    with (DATA / "conll2003_corrected" / "doc_map.tsv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file, delimiter="\t") if row["split"] == split]
     conll_name = {row["doc_id"]: f"{conll}-{row['conll_doc_index']}" for row in rows}
 

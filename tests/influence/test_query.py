@@ -10,8 +10,8 @@ from torch import Tensor
 
 from tagtrace.index import Shard, token_errors
 from tagtrace.influence import Candidates, Query
-from tagtrace.influence.scores import Scorer
-from tagtrace.influence.tokens import TokenPass
+from tagtrace.influence.scoring.scorer import Scorer
+from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger import Head, HeadOptions, Rows
 from tests.strategies import HEADS, LABELS, random_rows, random_theta
 

@@ -16,11 +16,10 @@ from tagtrace._checks import DataError, OptionError
 from tagtrace.cli import main
 from tagtrace.cli.reproduce import reproduce as reproduce_command
 from tagtrace.reproduce import EXPERIMENTS, DirectionError, parse_seeds, pick, reproduce
-from tagtrace.reproduce.experiment import Experiment, Found, Headline, encoder_name, read_found, run_seed
-from tagtrace.reproduce.setting import Setting
-from tagtrace.reproduce.tables import markdown, spread
-
-REPOSITORY = Path(__file__).parents[2]
+from tagtrace.reproduce.shared.experiment import Experiment, Found, Headline, encoder_name, read_found, run_seed
+from tagtrace.reproduce.shared.setting import Setting
+from tagtrace.reproduce.shared.tables import markdown, spread
+from tests.places import REPOSITORY
 
 
 @dataclass

@@ -8,11 +8,11 @@ from statistics import fmean, stdev
 import pytest
 from experiments.results_page import ROOT, Run, read_runs
 
-from tagtrace.reproduce import noise, sensitivity
-from tagtrace.reproduce.curves import area, chance, curve, measures
-from tagtrace.reproduce.dosage import CONFLICTING, PAPER
-from tagtrace.reproduce.dosage_judge import EXAMPLE, TOKEN
-from tagtrace.reproduce.experiment import Found
+from tagtrace.reproduce.experiments import noise, sensitivity
+from tagtrace.reproduce.experiments.dosage import CONFLICTING, PAPER
+from tagtrace.reproduce.shared.experiment import Found
+from tagtrace.reproduce.shared.label_conflict import EXAMPLE, TOKEN
+from tagtrace.reproduce.shared.recall_curves import area, chance, curve, measures
 
 RUNS = {(run.experiment.name, run.machine): run for run in read_runs(ROOT / "experiments/results/paper")}
 LOSSES = ("instance loss", "token loss, max", "token loss, mean", "token entropy, max", "token entropy, mean")

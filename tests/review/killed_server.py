@@ -15,8 +15,8 @@ from pathlib import Path
 
 import uvicorn
 
-from tagtrace.review.app import make_app
-from tagtrace.review.serving import listen
+from tagtrace.review.http.app import make_app
+from tagtrace.review.http.serve import listen
 from tests.review.made import light_review
 
 

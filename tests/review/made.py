@@ -13,7 +13,7 @@ from tagtrace.data.invented import generate, write_invented
 from tagtrace.findings import Finding, find_patterns, write_findings
 from tagtrace.index import IndexOptions, build_index
 from tagtrace.review import Decisions, ProjectFile, Review, Store, Texts, write_project_file
-from tagtrace.review.app import make_app
+from tagtrace.review.http.app import make_app
 from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, new_tagger, save_tagger, train_tagger
 
 LABELS = LabelSet(("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG"), "iob2")

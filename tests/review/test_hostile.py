@@ -15,8 +15,8 @@ import uvicorn
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.findings import Finding
 from tagtrace.review import Decisions, Review, Store, Texts
-from tagtrace.review.app import make_app
-from tagtrace.review.serving import listen
+from tagtrace.review.http.app import make_app
+from tagtrace.review.http.serve import listen
 from tests.review.browser import Browser, Keys
 from tests.review.fake_server import HOSTILE
 

@@ -34,7 +34,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append({"project": Client(review).get("project"), "host": host, "port": port, **options})
         review.close()
 
-    monkeypatch.setattr("tagtrace.review.serving.serve", serve)
+    monkeypatch.setattr("tagtrace.review.http.serve.serve", serve)
     return calls
 
 

@@ -37,7 +37,7 @@ def test_a_wheel_has_files_that_are_no_code_in_it(tmp_path: Path) -> None:
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
-    for folder, kind in (("review/static", "*"), ("reproduce", "*.toml")):
+    for folder, kind in (("review/static", "*"), ("reproduce/experiments", "*.toml"), ("findings/report", "report.*")):
         paths = sorted((ROOT / "src/tagtrace" / folder).glob(kind))
         assert paths
         assert {f"tagtrace/{folder}/{path.name}" for path in paths} <= inside

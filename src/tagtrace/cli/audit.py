@@ -34,8 +34,8 @@ from tagtrace.findings import (
     read_truth,
 )
 from tagtrace.findings import audit as find
-from tagtrace.findings.audit_files import check_audit_folder, write_audit
-from tagtrace.findings.auditing import LIKELY, check_request
+from tagtrace.findings.audit import LIKELY, check_request
+from tagtrace.findings.audit_folder import check_audit_folder, write_audit
 from tagtrace.index import Index, open_index, tagger_of, tagger_path
 from tagtrace.tagger import Lexical, Tagger, build_encoder, load_tagger
 

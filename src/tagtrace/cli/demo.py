@@ -25,7 +25,7 @@ from tagtrace.findings import (
     read_trusted,
     read_truth,
 )
-from tagtrace.findings.audit_files import write_audit
+from tagtrace.findings.audit_folder import write_audit
 from tagtrace.index import build_index, open_index
 from tagtrace.influence import Explainer
 from tagtrace.review.project import write_project_file

@@ -15,8 +15,8 @@ from tagtrace.cli.options import read_options, reading_options
 from tagtrace.cli.show import err, out
 from tagtrace.data import read_corpus, write_corpus
 from tagtrace.findings.finding import Finding, read_findings, spelled
-from tagtrace.findings.fixing import Change, Fixed, read_changes, replay, write_changes
-from tagtrace.findings.fixing import fix as make_fixes
+from tagtrace.findings.fix import Change, Fixed, read_changes, replay, write_changes
+from tagtrace.findings.fix import fix as make_fixes
 
 NUM_SHOWN = 12
 """Kinds of change that are printed."""

@@ -23,7 +23,7 @@ from tagtrace.index import Index, open_index, tagger_of
 from tagtrace.index.files import IndexFolderError
 from tagtrace.index.manifest import MARKER as INDEX_MARKER
 from tagtrace.tagger import RefitOptions, Step, Tagger, build_encoder, load_tagger
-from tagtrace.tagger.store import MARKER as TAGGER_MARKER
+from tagtrace.tagger.folder import MARKER as TAGGER_MARKER
 
 FEW_UNITS = 20
 """With fewer, an interval says little."""

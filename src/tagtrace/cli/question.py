@@ -17,7 +17,7 @@ from tagtrace.cli.tagger import read_to_label
 from tagtrace.data import Corpus, Sentence, differences
 from tagtrace.index import Index, open_index, tagger_of
 from tagtrace.influence import Query
-from tagtrace.influence.relabellings import label_ids
+from tagtrace.influence.edits.edit_pool import label_ids
 from tagtrace.tagger import Tagger
 
 unlabelled_option = click.option("--unlabelled", is_flag=True, help="FILE has no labels. [default: found out]")

@@ -14,8 +14,8 @@ import click
 from tagtrace._checks import OptionError
 from tagtrace.cli.options import read_options, reading_options
 from tagtrace.cli.show import err, out
-from tagtrace.review.opening import open_review
 from tagtrace.review.project import MARKER, ProjectFile, new_project, read_project_file, write_project_file
+from tagtrace.review.review import open_review
 
 _PLACES = ("index", "data", "dev", "audit", "tagger")
 
@@ -60,7 +60,7 @@ def review(folder: Path, **values: Any) -> None:
 def _serving() -> Any:
     """What serves the page, where it is installed."""
     try:
-        from tagtrace.review import serving  # noqa: PLC0415
+        from tagtrace.review.http import serve as serving  # noqa: PLC0415
     except ImportError as error:
         how = 'pip install "tagtrace[review]" (from a checkout: pip install -e ".[review]")'
         raise OptionError(f"the review page needs {error.name}: {how}") from None

@@ -30,7 +30,7 @@ from tagtrace.tagger import (
     train_tagger,
 )
 from tagtrace.tagger.checkpoint import remove_checkpoint
-from tagtrace.tagger.store import MARKER
+from tagtrace.tagger.folder import MARKER
 
 
 @click.command()

@@ -21,10 +21,10 @@ from tagtrace.cli.show import err, out
 from tagtrace.data import violations
 from tagtrace.index import Index
 from tagtrace.influence import Edit, Effect, Explainer, Query
-from tagtrace.influence.flipping import Flip
-from tagtrace.influence.flipping import flip as find_flip
-from tagtrace.influence.relabellings import label_ids
-from tagtrace.influence.supposing import what_if as ask_what_if
+from tagtrace.influence.edits.edit_pool import label_ids
+from tagtrace.influence.edits.flip import Flip
+from tagtrace.influence.edits.flip import flip as find_flip
+from tagtrace.influence.edits.what_if import what_if as ask_what_if
 
 NUM_SHOWN = 20
 """Edits that are printed; all are in the JSON."""

@@ -1,6 +1,5 @@
 """Data files: read, check, change and write back labelled sentences."""
 
-from tagtrace.data.check import Summary, summarise
 from tagtrace.data.corpus import Corpus, read_corpus
 from tagtrace.data.detection import detect_scheme
 from tagtrace.data.labels import LabelSet
@@ -19,6 +18,7 @@ from tagtrace.data.schemes import (
     violations,
 )
 from tagtrace.data.sentence import Segment, Sentence, join, join_documents
+from tagtrace.data.summary import Summary, summarise
 
 __all__ = [
     "SCHEMES",

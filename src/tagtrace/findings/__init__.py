@@ -1,24 +1,30 @@
 """Findings: which training labels are probably wrong, the mistakes behind them, and what fixing them gains."""
 
-from tagtrace.findings.auditing import SCORES, Audit, AuditOptions, audit
+from tagtrace.findings.audit import SCORES, Audit, AuditOptions, audit
 from tagtrace.findings.bootstrap import Difference, paired_bootstrap
-from tagtrace.findings.combined import mistaken_for, suspicion
-from tagtrace.findings.conditions import Condition, Text
-from tagtrace.findings.evidence import Hurt, hurt_queries
 from tagtrace.findings.finding import Finding, read_findings, write_findings, write_findings_table
-from tagtrace.findings.fixing import Change, Fixed, fix, read_changes, replay, write_changes
-from tagtrace.findings.folds import assign_folds, encoder_folds, out_of_sample, taught_head
+from tagtrace.findings.fix import Change, Fixed, fix, read_changes, replay, write_changes
 from tagtrace.findings.gain import Gain, compare, full_gain, head_gain
-from tagtrace.findings.group_effect import GroupEffect, TrustedFit, group_effect, pattern_edits
-from tagtrace.findings.levels import LevelScores, at_level
-from tagtrace.findings.opinions import averaged, encoder_opinions, head_opinions
-from tagtrace.findings.patterns import Pattern, find_patterns
-from tagtrace.findings.probabilities import Probabilities, in_sample
-from tagtrace.findings.proposals import propose
-from tagtrace.findings.report import Report, render_report, write_report
-from tagtrace.findings.scorers import SCORERS, TokenScorer, token_scores
-from tagtrace.findings.trusted import Queries, Trusted, instance_scores, neighbour_scores, read_trusted, trusted_scores
-from tagtrace.findings.truth import (
+from tagtrace.findings.judges.folds import assign_folds, encoder_folds, out_of_sample, taught_head
+from tagtrace.findings.judges.opinions import averaged, encoder_opinions, head_opinions
+from tagtrace.findings.judges.probabilities import Probabilities, in_sample
+from tagtrace.findings.patterns.conditions import Condition, Text
+from tagtrace.findings.patterns.group_effect import GroupEffect, TrustedFit, group_effect, pattern_edits
+from tagtrace.findings.patterns.pattern import Pattern, find_patterns
+from tagtrace.findings.ranking.evidence import Hurt, hurt_queries
+from tagtrace.findings.ranking.levels import LevelScores, at_level
+from tagtrace.findings.ranking.proposals import propose
+from tagtrace.findings.ranking.suspicion import mistaken_for, suspicion
+from tagtrace.findings.ranking.token_scores import SCORERS, TokenScorer, token_scores
+from tagtrace.findings.ranking.trusted import (
+    Queries,
+    Trusted,
+    instance_scores,
+    neighbour_scores,
+    read_trusted,
+    trusted_scores,
+)
+from tagtrace.findings.ranking.truth import (
     Judged,
     Measured,
     Truth,
@@ -31,6 +37,7 @@ from tagtrace.findings.truth import (
     recall_curve,
     wrong_tokens,
 )
+from tagtrace.findings.report.page import Report, render_report, write_report
 
 __all__ = [
     "SCORERS",

@@ -22,7 +22,7 @@ from tagtrace.data.corpus import Corpus
 from tagtrace.data.schemes import normalise, segments
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.bootstrap import Difference, Floats, paired_bootstraps
-from tagtrace.findings.recipes import recorded_recipe, untrained_encoder, untrained_tagger
+from tagtrace.findings.judges.recipes import recorded_recipe, untrained_encoder, untrained_tagger
 from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.tagger import (
     Encoder,

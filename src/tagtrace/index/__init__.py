@@ -1,7 +1,7 @@
 """The index: features and conditional errors of every training token, in factored form, and their head."""
 
 from tagtrace.index.build import build_index
-from tagtrace.index.errors import token_errors
+from tagtrace.index.conditional_errors import token_errors
 from tagtrace.index.files import IndexFolderError
 from tagtrace.index.index import Index, open_index
 from tagtrace.index.manifest import FitRecord, Manifest

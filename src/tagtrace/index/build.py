@@ -15,7 +15,7 @@ from tagtrace._version import __version__
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.sentence import Sentence
-from tagtrace.index.errors import token_errors
+from tagtrace.index.conditional_errors import token_errors
 from tagtrace.index.files import IndexFolderError
 from tagtrace.index.fingerprints import describe_corpus, describe_tagger
 from tagtrace.index.index import Index, open_index, read_head

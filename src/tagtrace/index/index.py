@@ -12,12 +12,12 @@ from torch import Tensor
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.sentence import Sentence
+from tagtrace.index.checksums import check_contents
 from tagtrace.index.files import IndexFolderError, map_tensors
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
 from tagtrace.index.manifest import HEAD, MARKER, Manifest, read_manifest
 from tagtrace.index.shards import Shard, join_rows, read_errors, read_rows, text_name
 from tagtrace.index.text import Strings, read_sentence
-from tagtrace.index.verified import check_contents
 from tagtrace.tagger.head import Head, HeadOptions
 from tagtrace.tagger.rows import Rows
 from tagtrace.tagger.tagger import Tagger

@@ -12,17 +12,17 @@ from torch import Tensor
 
 from tagtrace._checks import OptionError
 from tagtrace.index import Index
-from tagtrace.influence.candidates import Candidates, Kind, find_candidates
-from tagtrace.influence.curvature import Curvature, exact_solver, index_solver, make_solver
-from tagtrace.influence.edits import Edit
-from tagtrace.influence.effect import Effect, effect
-from tagtrace.influence.filters import Filter
+from tagtrace.influence.curvature.choice import Curvature, exact_solver, index_solver, make_solver
+from tagtrace.influence.curvature.solvers import Cholesky, Solver
+from tagtrace.influence.edits.edit import Edit
+from tagtrace.influence.edits.effect import Effect, effect
+from tagtrace.influence.edits.refine import Refiner
+from tagtrace.influence.edits.retrain import Retrainer, settled
 from tagtrace.influence.query import Query
-from tagtrace.influence.refine import Refiner
-from tagtrace.influence.retrain import Retrainer, settled
-from tagtrace.influence.scores import Score, Scorer
-from tagtrace.influence.solvers import Cholesky, Solver
-from tagtrace.influence.tokens import TokenPass
+from tagtrace.influence.scoring.candidates import Candidates, Kind, find_candidates
+from tagtrace.influence.scoring.filters import Filter
+from tagtrace.influence.scoring.scorer import Score, Scorer
+from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
-from tagtrace.influence.factors import Factors
+from tagtrace.influence.scoring.factors import Factors
 from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import Rows

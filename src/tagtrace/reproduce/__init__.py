@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from tagtrace._checks import OptionError, TagtraceError
-from tagtrace.reproduce import artifact, dosage, errors, exact, noise, sensitivity
-from tagtrace.reproduce.experiment import Experiment, Found, run_seed
-from tagtrace.reproduce.setting import INSTALL, Setting
+from tagtrace.reproduce.experiments import artifact, dosage, errors, exact, noise, sensitivity
+from tagtrace.reproduce.shared.experiment import Experiment, Found, run_seed
+from tagtrace.reproduce.shared.setting import INSTALL, Setting
 
 __all__ = ["EXPERIMENTS", "DirectionError", "Experiment", "Setting", "parse_seeds", "pick", "reproduce"]
 

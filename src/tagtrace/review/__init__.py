@@ -3,12 +3,12 @@
 ``app`` and ``serving`` need the extra ``review``; the rest does without it.
 """
 
-from tagtrace.review.decisions import Decisions, Wish
-from tagtrace.review.exporting import Exported, Imported, export, import_log
-from tagtrace.review.opening import Review, open_review
+from tagtrace.review.decisions.database import Decision, Store
+from tagtrace.review.decisions.decide import Decisions, Wish
+from tagtrace.review.decisions.export import Exported, Imported, export, import_log
 from tagtrace.review.project import ProjectFile, read_project_file, write_project_file
-from tagtrace.review.store import Decision, Store
-from tagtrace.review.texts import Texts
+from tagtrace.review.review import Review, open_review
+from tagtrace.review.training_data import Texts
 
 __all__ = [
     "Decision",

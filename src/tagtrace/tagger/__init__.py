@@ -10,12 +10,12 @@ from tagtrace.tagger.encoders import (
     Vectors,
     build_encoder,
 )
+from tagtrace.tagger.folder import load_tagger, save_tagger
 from tagtrace.tagger.head import Head, HeadOptions
 from tagtrace.tagger.metrics import Score, Scorecard, score_labels
 from tagtrace.tagger.refit import RefitOptions, Refitted, refit_head, refit_tagger
 from tagtrace.tagger.rows import Rows
 from tagtrace.tagger.scores import Scores
-from tagtrace.tagger.store import load_tagger, save_tagger
 from tagtrace.tagger.tagger import Tagger, new_tagger
 from tagtrace.tagger.training import History, Step, TrainOptions, train_tagger
 

@@ -1,0 +1,1 @@
+"""Judges: taggers that say how probable each training label is, in sample and out of sample."""

@@ -1,0 +1,260 @@
+"""Out-of-sample probabilities by cross-validation: each sentence judged by a tagger that has not seen its document.
+
+``out_of_sample`` refits the head for each fold on the features of the others: cheap, but the encoder has seen every
+label. ``encoder_folds`` trains an encoder for each fold too, and keeps finished folds in a folder. Both may learn from
+trusted sentences as well: the heads together with the training data, the taggers after it (``recipes.train_further``).
+
+folds.json           what they belong to (tagger, data, trusted data, options), and the checksum of each file
+fold-0.safetensors   marginals (n, C), conditional (n,) and joint (b,) losses of the fold's chains
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import DataError, OptionError, TagtraceError
+from tagtrace._files import file_moved_when_whole
+from tagtrace.data.corpus import Corpus
+from tagtrace.data.sentence import Sentence
+from tagtrace.findings.judges.probabilities import Probabilities, chain_rows, empty, fill, fill_by, token_places
+from tagtrace.findings.judges.recipes import train_further
+from tagtrace.index import Index
+from tagtrace.index.files import FileRecord, map_tensors, write_tensors
+from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
+from tagtrace.index.shards import join_rows
+from tagtrace.influence.scoring.candidates import chain_documents
+from tagtrace.tagger import (
+    Head,
+    RefitOptions,
+    Rows,
+    Step,
+    Tagger,
+    TrainOptions,
+    refit_head,
+    remove_checkpoint,
+    train_tagger,
+)
+from tagtrace.tagger.tagger import Progress
+
+FORMAT = 2
+MARKER = "folds.json"
+MAX_REPEATS = 20
+"""Of trusted sentences, where they are very few."""
+
+_log = logging.getLogger(__name__)
+
+
+def assign_folds(documents: Sequence[str], num_folds: int = 5, seed: int = 0) -> Tensor:
+    """A fold for each chain, (B,): chains of one document together, folds of like numbers of documents.
+
+    ``documents`` has the name of each chain's document; a chain without one, or of the only one that there is, is a
+    document of its own.
+    """
+    if num_folds < 2:
+        raise OptionError(f"num_folds {num_folds}: must be at least 2")
+    if len(set(documents)) == 1:
+        documents = [""] * len(documents)
+    numbers: dict[str | int, int] = {}
+    document = [numbers.setdefault(name or chain, len(numbers)) for chain, name in enumerate(documents)]
+    if len(numbers) < num_folds:
+        what = "documents" if any(documents) else "sentences"
+        raise OptionError(f"num_folds {num_folds}: the data has only {len(numbers)} {what}; ask for fewer folds")
+    order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
+    fold = torch.empty_like(order)
+    fold[order] = torch.arange(len(numbers)) % num_folds
+    return fold[torch.tensor(document)]
+
+
+def out_of_sample(
+    index: Index,
+    num_folds: int = 5,
+    seed: int = 0,
+    *,
+    trusted: Rows | None = None,
+    tolerance: float = 1e-4,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+) -> Probabilities:
+    """Of heads refitted without each fold, as the index's was (same l2), from a warm start at it.
+
+    ``trusted`` sentences are added to every fold (``taught_head``). ``tolerance`` is for max |gradient|. ``progress``
+    counts the sentences whose probabilities are known.
+    """
+    folds = assign_folds(chain_documents(index), num_folds, seed)
+    labels = torch.cat([shard.labels for shard in index.shards])
+    found = empty(index.lengths, labels, len(index.labels), "out-of-sample")
+    done = 0
+    for fold in range(num_folds):
+        head = taught_head(index, folds != fold, trusted, tolerance=tolerance, device=device)
+        for chains, part in chain_rows(index, folds == fold):
+            fill(found, chains, head, part)
+            done += len(chains)
+        if progress is not None:
+            progress(done, index.num_chains)
+    return found
+
+
+def taught_head(
+    index: Index,
+    keep: Tensor,
+    trusted: Rows | None = None,
+    *,
+    tolerance: float = 1e-4,
+    device: torch.device | None = None,
+) -> Head:
+    """The index's head refitted on the chains where ``keep`` (B,) is True, and on ``trusted`` ones.
+
+    Trusted chains are few: they are repeated until they are at least as many as the others, so that what they teach
+    is not drowned.
+    """
+    rows = [part for _, part in chain_rows(index, keep)]
+    if trusted is not None:
+        if len(trusted.lengths) == 0:
+            raise DataError("there are no trusted sentences to learn from; give some")
+        num_repeats = math.ceil(int(keep.sum()) / len(trusted.lengths))
+        stored = Rows(trusted.features.to(rows[0].features.dtype), trusted.labels, trusted.lengths)
+        rows += [stored] * min(num_repeats, MAX_REPEATS)
+    joined = join_rows(rows)
+    options = RefitOptions(index.manifest.l2, tolerance, int(index.manifest.options["max_steps"]))
+    return refit_head(index.head, joined.to(device or joined.features.device), options).head.cpu()
+
+
+def encoder_folds(
+    tagger: Tagger,
+    corpus: Corpus,
+    folder: str | Path,
+    options: TrainOptions | None = None,
+    num_folds: int = 5,
+    seed: int = 0,
+    *,
+    trusted: Sequence[Sentence] = (),
+    training: Callable[[int, Step], None] | None = None,
+    progress: Progress | None = None,
+) -> Probabilities:
+    """Of copies of ``tagger``, each trained on the other folds only; in the order of an index of ``corpus``.
+
+    ``tagger`` is untrained: one that has seen the labels would leak them. Each copy is trained further on ``trusted``
+    sentences, where there are any. Finished folds are kept in ``folder``, so a run that is killed goes on when called
+    again with the same arguments. ``training`` is called with (fold, step).
+    """
+    options = options or TrainOptions()
+    chains = _checked_chains(tagger, corpus)
+    if trusted:
+        tagger.labelled_chains([sentence for sentence in trusted if len(sentence)], "trusted")
+    folds = assign_folds([chain.document for chain in chains], num_folds, seed)
+    lengths = torch.tensor([len(chain) for chain in chains])
+    labels = torch.tensor([label for chain in chains for label in tagger.labels.encode(chain.labels)])
+    found = empty(lengths, labels, len(tagger.labels), "out-of-sample")
+    kept = KeptFolds(Path(folder), folds_owner(tagger, corpus, trusted, options, num_folds, seed))
+    done = 0
+    for fold in range(num_folds):
+        held_out = (folds == fold).nonzero().squeeze(1)
+        if not kept.load(fold, found, held_out):
+            checkpoint = kept.folder / f"training-{fold}"
+            trained = deepcopy(tagger)
+            others = [chains[chain] for chain in (folds != fold).nonzero().squeeze(1).tolist()]
+            report = None if training is None else lambda step, fold=fold: training(fold, step)
+            train_tagger(trained, others, (), options, checkpoint=checkpoint, progress=report)
+            if trusted:
+                train_further(trained, trusted, options, report)
+            fill_by(trained, found, held_out, chains)
+            kept.save(fold, found, held_out)
+            remove_checkpoint(checkpoint)
+        done += len(held_out)
+        if progress is not None:
+            progress(done, len(chains))
+    return found
+
+
+def _checked_chains(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
+    """The chains of the corpus; refuses what would leak labels or cannot be trained."""
+    if not tagger.encoder.trainable:
+        raise OptionError(f"a {tagger.encoder.kind} encoder is not trained; refit the head alone for each fold")
+    if tagger.record.keys() & {"training", "refit"}:
+        raise OptionError("the tagger is trained already and has seen the labels; give an untrained one")
+    chains = tagger.labelled_chains(corpus.sentences, "training")
+    names = [(chain.path, chain.document) for chain in chains if chain.document]
+    if tagger.unit == "document" and len(set(names)) < len(names):
+        raise DataError(f"{corpus.path}: a document stands in two places; put its sentences together")
+    return chains
+
+
+def folds_owner(
+    tagger: Tagger, corpus: Corpus, trusted: Sequence[Sentence], options: TrainOptions, num_folds: int, seed: int
+) -> dict[str, Any]:
+    """All that the folds depend on."""
+    return {
+        "format": FORMAT,
+        "tagger": tagger_fingerprint(tagger),
+        "data": content_fingerprint(corpus),
+        "trusted": content_fingerprint(corpus.with_sentences(trusted)) if trusted else None,
+        "options": {name: value for name, value in options.to_json().items() if name != "checkpoint_seconds"},
+        "num_folds": num_folds,
+        "seed": seed,
+    }
+
+
+class KeptFolds:
+    """The finished folds in a folder; refuses those of another run."""
+
+    def __init__(self, folder: Path, owner: dict[str, Any]) -> None:
+        self.folder, self.owner = folder, owner
+        self.files: dict[str, FileRecord] = {}
+        path = folder / MARKER
+        if not path.exists():
+            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                raise OptionError(f"{folder}: holds no {MARKER}, so it is not used for folds; choose another folder")
+            folder.mkdir(parents=True, exist_ok=True)
+            self._note()
+            return
+        try:
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            changed = [name for name, value in owner.items() if saved["owner"].get(name) != value]
+            self.files = {file["name"]: FileRecord(**file) for file in saved["files"]}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise OptionError(f"{path}: damaged; delete the folder to begin the folds again") from error
+        if changed:
+            raise OptionError(f"{folder}: folds of another run (different {', '.join(changed)}); choose another folder")
+
+    def load(self, fold: int, into: Probabilities, chains: Tensor) -> bool:
+        """Fill in the fold's chains from its file; False where it is not there, or damaged."""
+        record = self.files.get(_name(fold))
+        if record is None:
+            return False
+        try:
+            record.check(self.folder, contents=True)
+            saved = map_tensors(self.folder / record.name)
+            tokens = token_places(into.lengths, chains)
+            into.marginals[tokens] = saved["marginals"]
+            into.conditional_losses[tokens] = saved["conditional"]
+            into.joint_losses[chains] = saved["joint"]
+        except (TagtraceError, KeyError, RuntimeError):
+            _log.warning("%s: damaged; trained again", self.folder / record.name)
+            return False
+        return True
+
+    def save(self, fold: int, found: Probabilities, chains: Tensor) -> None:
+        """Keep a finished fold."""
+        tokens = token_places(found.lengths, chains)
+        tensors = {"marginals": found.marginals[tokens], "conditional": found.conditional_losses[tokens]}
+        record = write_tensors(self.folder / _name(fold), {**tensors, "joint": found.joint_losses[chains]})
+        self.files[record.name] = record
+        self._note()
+
+    def _note(self) -> None:
+        with file_moved_when_whole(self.folder / MARKER) as stream:
+            saved = {"owner": self.owner, "files": [file.to_json() for file in self.files.values()]}
+            stream.write(json.dumps(saved, indent=1).encode())
+
+
+def _name(fold: int) -> str:
+    return f"fold-{fold}.safetensors"

@@ -1,0 +1,116 @@
+"""Opinions: what taggers that have learned from trusted data believe of every training label.
+
+An opinion is the probabilities p(y_t | x) of one way to learn. Two are asked for and averaged, because they err in
+different places:
+
+- *in sample*: learned from all training labels, so that it knows what they have in common; it may have memorised a
+  wrong one;
+- *out of sample*: has not seen the sentence's document; it cannot have memorised a label, but it makes mistakes of
+  its own where a word is new.
+
+Each has then learned from the trusted sentences, which take back what wrong training labels have taught, wherever they
+are systematic. ``head_opinions`` refits the head on the features of the index: cheap, but the encoder has seen every
+training label. ``encoder_opinions`` trains taggers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import DataError
+from tagtrace.data.corpus import Corpus
+from tagtrace.data.sentence import Sentence
+from tagtrace.findings.judges.folds import KeptFolds, encoder_folds, folds_owner, out_of_sample, taught_head
+from tagtrace.findings.judges.probabilities import Probabilities, empty, fill, fill_by
+from tagtrace.findings.judges.recipes import recorded_recipe, train_further, untrained_encoder, untrained_tagger
+from tagtrace.index import Index
+from tagtrace.tagger import Encoder, Rows, Step, Tagger
+from tagtrace.tagger.tagger import Progress
+
+
+def head_opinions(
+    index: Index,
+    trusted: Rows | None = None,
+    num_folds: int = 5,
+    seed: int = 0,
+    *,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+) -> list[Probabilities]:
+    """In sample and out of sample, by heads refitted with the features of ``trusted`` sentences added."""
+    everything = torch.ones(index.num_chains, dtype=torch.bool)
+    head = index.head if trusted is None else taught_head(index, everything, trusted, device=device)
+    found = empty(index.lengths, torch.cat([shard.labels for shard in index.shards]), len(index.labels))
+    for shard in index.shards:
+        fill(found, torch.arange(shard.first_chain, shard.first_chain + len(shard.lengths)), head, shard.rows())
+    return [found, out_of_sample(index, num_folds, seed, trusted=trusted, device=device, progress=progress)]
+
+
+def encoder_opinions(
+    tagger: Tagger,
+    corpus: Corpus,
+    folder: str | Path,
+    trusted: Sequence[Sentence] = (),
+    num_folds: int = 5,
+    seed: int = 0,
+    *,
+    encoder: Encoder | None = None,
+    training: Callable[[int, Step], None] | None = None,
+    progress: Progress | None = None,
+) -> list[Probabilities]:
+    """In sample and out of sample, by ``tagger`` as it was trained and by taggers trained anew for each fold.
+
+    All are trained further on ``trusted`` sentences. ``encoder`` is untrained (default: as the tagger's was);
+    what is finished is kept in ``folder``. ``training`` is called with (fold, step), ``num_folds`` for in sample.
+    """
+    recipe = recorded_recipe(tagger)
+    fresh = untrained_tagger(tagger, encoder or untrained_encoder(tagger, seed), seed)
+    out = encoder_folds(
+        fresh, corpus, folder, recipe, num_folds, seed, trusted=trusted, training=training, progress=progress
+    )
+    return [_in_sample(tagger, corpus, Path(folder) / "in-sample", trusted, out, num_folds, training), out]
+
+
+def _in_sample(
+    tagger: Tagger,
+    corpus: Corpus,
+    folder: Path,
+    trusted: Sequence[Sentence],
+    out: Probabilities,
+    num_folds: int,
+    training: Callable[[int, Step], None] | None,
+) -> Probabilities:
+    """Of ``tagger`` trained further on ``trusted`` sentences; kept in ``folder`` as one fold of everything."""
+    recipe = recorded_recipe(tagger)
+    found = empty(out.lengths, out.labels, len(tagger.labels))
+    everything = torch.arange(len(out.lengths))
+    kept = KeptFolds(folder, folds_owner(tagger, corpus, trusted, recipe, 1, recipe.seed))
+    if not kept.load(0, found, everything):
+        taught = deepcopy(tagger)
+        if trusted:
+            taught.head = taught.head.float()
+            train_further(taught, trusted, recipe, None if training is None else lambda step: training(num_folds, step))
+        chains = [chain for chain in taught.chains(corpus.sentences) if len(chain)]
+        fill_by(taught, found, everything, chains)
+        kept.save(0, found, everything)
+    return found
+
+
+def averaged(opinions: Sequence[Probabilities]) -> Tensor:
+    """The mean of p(y_t = c | x) over opinions, (N, C) float32."""
+    if not opinions:
+        raise DataError("there are no opinions to average; work out at least one")
+    first = opinions[0]
+    for other in opinions[1:]:
+        same_tokens = torch.equal(other.lengths, first.lengths) and torch.equal(other.labels, first.labels)
+        if not same_tokens or other.marginals.shape != first.marginals.shape:
+            raise DataError("the opinions are of other data than each other; work them out for one index")
+    total = first.marginals.clone()
+    for other in opinions[1:]:
+        total += other.marginals
+    return total.div_(len(opinions))

@@ -1,0 +1,1 @@
+"""Patterns: the systematic mistakes behind findings, and the effect of fixing each."""

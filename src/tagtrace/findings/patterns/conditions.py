@@ -1,0 +1,208 @@
+"""Where training segments stand, as conditions that a mistake may follow, counted over a whole index at once.
+
+An *opportunity* for a change of type X is a training segment of type X; for a change of unlabelled tokens, a token
+labelled O. Each meets four conditions: how its document begins, its text, the token before it and the token after it.
+Words are numbered, so that counting is a matter of ``bincount``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+
+from tagtrace.findings.finding import Finding
+from tagtrace.index import Index
+from tagtrace.index.files import map_tensors
+from tagtrace.index.shards import text_name
+from tagtrace.index.text import Strings
+from tagtrace.influence.scoring.candidates import chain_documents
+from tagtrace.influence.scoring.filters import label_types
+
+ConditionKind = Literal["opening", "form", "before", "after"]
+KINDS: tuple[ConditionKind, ...] = get_args(ConditionKind)
+
+Types = tuple[str, ...]
+"""The types of segments that a change starts from; empty for unlabelled tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What segments have in common besides their labels.
+
+    ``opening``: the first token of their document. ``form``: their text. ``before``, ``after``: the token next to them,
+    empty at the edge of the sentence.
+    """
+
+    kind: ConditionKind
+    value: str
+
+    def describe(self, has_documents: bool = True) -> str:
+        """As the end of "LOC segments ...".
+
+        >>> Condition("opening", "SOCCER").describe(), Condition("before", "").describe()
+        ('in documents that begin with SOCCER', 'at the start of a sentence')
+        """
+        if self.kind == "opening":
+            return f"in {'documents' if has_documents else 'sentences'} that begin with {self.value}"
+        if self.kind == "form":
+            return f'that read "{self.value}"'
+        if not self.value:
+            return f"at the {'start' if self.kind == 'before' else 'end'} of a sentence"
+        return f'right {"after" if self.kind == "before" else "before"} "{self.value}"'
+
+
+@dataclass(frozen=True)
+class Opportunities:
+    """n training segments that one kind of change could be made to."""
+
+    starts: np.ndarray
+    """Rows of their first tokens, (n,), ascending."""
+    stops: np.ndarray
+    """(n,)"""
+    codes: dict[ConditionKind, np.ndarray]
+    """What each meets: the number of a string, (n,)."""
+    strings: dict[ConditionKind, Sequence[str]]
+    """The strings of each kind."""
+
+
+class Text:
+    """The words, label types and documents of all N tokens of an index, as numbers; decoded once."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.words, numbers = _number_words(index)  # (N,)
+        self.edge = len(numbers)  # stands for the edge of a sentence
+        self.vocabulary = [*numbers, ""]
+        names = label_types(index.labels)
+        self.labels = np.concatenate([shard.labels.numpy() for shard in index.shards])  # (N,)
+        self.types = [*dict.fromkeys(names)]
+        self.type = np.array([self.types.index(name) for name in names])[self.labels]  # (N,)
+        self.lengths, self.firsts = index.lengths.numpy(), index.starts.numpy()  # (B,)
+        self.chain = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (N,)
+        self.documents = chain_documents(index)
+        self.has_documents = any(self.documents)
+
+    @cached_property
+    def document(self) -> np.ndarray:
+        """The number of each chain's document, (B,); a chain without one is a document of its own."""
+        numbers: dict[str | int, int] = {}
+        found = [numbers.setdefault(name or chain, len(numbers)) for chain, name in enumerate(self.documents)]
+        return np.array(found)
+
+    @cached_property
+    def opening(self) -> np.ndarray:
+        """The word that the document of each chain begins with, (B,)."""
+        filled = np.flatnonzero(self.lengths)
+        documents, first = np.unique(self.document[filled], return_index=True)
+        words = np.full(self.document.max() + 1, self.edge)
+        words[documents] = self.words[self.firsts[filled[first]]]
+        return words[self.document]
+
+    @cached_property
+    def before(self) -> np.ndarray:
+        """The word before each token, (N,)."""
+        moved = np.roll(self.words, 1)
+        moved[self.firsts[self.lengths > 0]] = self.edge
+        return moved
+
+    @cached_property
+    def after(self) -> np.ndarray:
+        """The word after each token, (N,)."""
+        moved = np.roll(self.words, -1)
+        moved[(self.firsts + self.lengths - 1)[self.lengths > 0]] = self.edge
+        return moved
+
+    @cached_property
+    def continues(self) -> np.ndarray:
+        """Whether a token goes on with the segment, or run of O, of the token before it, (N,)."""
+        scheme, labels = self.index.labels.scheme, self.index.labels.labels
+        if scheme == "plain":
+            return np.zeros(len(self.words), dtype=bool)
+        if scheme == "iob2":
+            return np.array([label.startswith("I-") for label in labels])[self.labels]
+        same = self.type == np.roll(self.type, 1)
+        same[self.firsts[self.lengths > 0]] = False
+        return same
+
+    def _number(self, type_: str) -> int:
+        return self.types.index(type_) if type_ in self.types else -1
+
+    def rows(self, finding: Finding) -> tuple[int, int]:
+        """The rows start:stop of a finding."""
+        first = int(self.firsts[finding.chain])
+        return first + finding.start, first + finding.stop
+
+    def given_types(self, finding: Finding) -> Types:
+        """The types of the segments that a finding holds."""
+        start, stop = self.rows(finding)
+        return tuple(sorted({self.types[number] for number in self.type[start:stop]} - {"O"}))
+
+    def opportunities(self, types: Types, findings: Sequence[Finding]) -> Opportunities:
+        """Of changes from ``types``; unlabelled ``findings`` of several tokens say which texts of O are one form."""
+        wanted = [self._number(type_) for type_ in types or ("O",)]
+        is_wanted = np.isin(self.type, wanted)
+        if types:
+            starts = np.flatnonzero(is_wanted & ~self.continues)
+            ends = np.append(np.flatnonzero(~self.continues), len(self.words))
+            stops = ends[np.searchsorted(ends, starts, side="right")]
+            forms, strings = self._segment_forms(starts, stops)
+        else:
+            starts = np.flatnonzero(is_wanted)
+            stops = starts + 1
+            forms, strings = self._token_forms(starts, is_wanted, findings)
+        codes: dict[ConditionKind, np.ndarray] = {
+            "opening": self.opening[self.chain[starts]],
+            "form": forms,
+            "before": self.before[starts],
+            "after": self.after[stops - 1],
+        }
+        words = self.vocabulary
+        return Opportunities(starts, stops, codes, {"opening": words, "form": strings, "before": words, "after": words})
+
+    def _segment_forms(self, starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        numbers: dict[tuple[int, ...], int] = {}
+        words = self.words.tolist()
+        spans = zip(starts.tolist(), stops.tolist(), strict=True)
+        codes = [numbers.setdefault(tuple(words[start:stop]), len(numbers)) for start, stop in spans]
+        return np.array(codes, dtype=int), [" ".join([self.vocabulary[word] for word in form]) for form in numbers]
+
+    def _token_forms(
+        self, starts: np.ndarray, is_wanted: np.ndarray, findings: Sequence[Finding]
+    ) -> tuple[np.ndarray, list[str]]:
+        """A token's form is its word, or the text of a finding that begins there or, elsewhere, is the same."""
+        strings, places = list(self.vocabulary), np.full(len(self.words), -1)
+        places[starts] = self.words[starts]
+        texts = {(start, stop): tuple(self.words[start:stop].tolist()) for start, stop in map(self.rows, findings)}
+        order = starts[np.argsort(self.words[starts], kind="stable")]
+        ordered, codes = self.words[order], dict[tuple[int, ...], int]()
+        for text in sorted({text for text in texts.values() if len(text) > 1}, key=lambda text: (len(text), text)):
+            first, last = np.searchsorted(ordered, [text[0], text[0] + 1])
+            places[self._repeats(text, order[first:last], is_wanted)] = codes[text] = len(strings)
+            strings.append(" ".join([self.vocabulary[word] for word in text]))
+        for (start, _), text in texts.items():
+            places[start] = codes.get(text, text[0])
+        return places[starts], strings
+
+    def _repeats(self, text: tuple[int, ...], rows: np.ndarray, is_wanted: np.ndarray) -> np.ndarray:
+        """Those of ``rows``, where the first word stands, from which all of ``text`` follows, wanted, in one chain."""
+        rows = rows[rows + len(text) <= len(self.words)]
+        for shift in range(1, len(text)):
+            there = rows + shift
+            is_same = (self.words[there] == text[shift]) & is_wanted[there]
+            rows = rows[is_same & (self.chain[there] == self.chain[rows])]
+        return rows
+
+
+def _number_words(index: Index) -> tuple[np.ndarray, dict[str, int]]:
+    """The number of each token's word, (N,), and the words."""
+    numbers: dict[str, int] = {}
+    found: list[np.ndarray] = []
+    for number, shard in enumerate(index.shards):
+        columns = map_tensors(index.folder / text_name(number))
+        tokens = Strings(columns["tokens"], columns["tokens.places"]).range(0, len(shard.labels))
+        found.append(np.array([numbers.setdefault(token, len(numbers)) for token in tokens], dtype=int))
+    return np.concatenate(found), numbers

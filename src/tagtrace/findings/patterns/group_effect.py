@@ -1,0 +1,158 @@
+"""What fixing findings together does to trusted data: predicted by group influence, verified by retraining the head.
+
+With N training sentences, theta the optimum of J and H its Hessian there, relabelling a group of segments moves the
+optimum by about
+
+    d = -H^-1 g,   g = (1/N) sum over the edited sentences of (grad L_i(new labels) - grad L_i(labels given))
+
+H does not depend on labels, so d is the first Newton step of retraining. Large groups may lead so far that the step
+overshoots: it is halved until the objective with the new labels falls. *Predicted* is the exact loss of the trusted
+sentences after that step, *verified* that at the optimum of the objective with the new labels (``Retrainer``). The loss
+is the mean joint loss -log p(gold labels | x) of a trusted sentence; beside it, the trusted tokens that the likeliest
+well-formed labels get wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from tagtrace._checks import DataError, OptionError
+from tagtrace.findings.finding import Finding
+from tagtrace.findings.judges.probabilities import MAX_TOKENS
+from tagtrace.index import Index
+from tagtrace.influence import Edit, Explainer
+from tagtrace.influence.edits.what_if import check_edits
+from tagtrace.tagger import Rows, crf
+from tagtrace.tagger.head import Head
+from tagtrace.tagger.rows import pad_rows
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedFit:
+    """How well a head does on trusted sentences."""
+
+    loss: float
+    """The mean joint loss of a sentence."""
+    num_wrong: int
+    """Tokens predicted otherwise than labelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEffect:
+    """Trusted data before and after a group of edits."""
+
+    num_edits: int
+    num_sentences: int
+    """Trusted ones."""
+    num_tokens: int
+    """Trusted ones."""
+    before: TrustedFit
+    predicted: TrustedFit
+    verified: TrustedFit | None = None
+    """After exact retraining, where it was asked for."""
+
+    @property
+    def after(self) -> TrustedFit:
+        """Verified where it was, else predicted."""
+        return self.verified or self.predicted
+
+    @property
+    def change(self) -> float:
+        """Of the loss; below 0 where the edits help."""
+        return self.after.loss - self.before.loss
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> GroupEffect:
+        """The effect that ``to_json`` described."""
+        fits = {name: TrustedFit(**record[name]) for name in ("before", "predicted", "verified") if record[name]}
+        return cls(**{**record, **fits})
+
+
+def group_effect(explainer: Explainer, trusted_rows: Rows, edits: Sequence[Edit], verify: bool = False) -> GroupEffect:
+    """What making all ``edits`` does to trusted sentences with features and gold labels ``trusted_rows``.
+
+    Raises OptionError where edits overlap or give labels that the tagger's constraints forbid.
+    """
+    if len(trusted_rows.lengths) == 0:
+        raise DataError("there are no trusted sentences to see an effect on; give some")
+    if not edits:
+        raise OptionError("there are no edits whose effect could be told; give some findings")
+    check_edits(edits, explainer.optimum, explainer.rows)
+    head = explainer.optimum
+    verified = None
+    if verify:
+        verified = trusted_fit(head.at(explainer.retrainer.retrain(edits).theta), trusted_rows)
+    return GroupEffect(
+        len(edits),
+        len(trusted_rows.lengths),
+        len(trusted_rows.labels),
+        trusted_fit(head, trusted_rows),
+        trusted_fit(head.at(explainer.retrainer.first_step(edits)), trusted_rows),
+        verified,
+    )
+
+
+@torch.no_grad()
+def trusted_fit(head: Head, rows: Rows) -> TrustedFit:
+    """The mean joint loss of the sentences of ``rows``, and the tokens that ``head`` gets wrong."""
+    loss, num_wrong = 0.0, 0
+    for chunk in rows.chunks(MAX_TOKENS):
+        features = chunk.features.to(head.weight)
+        loss += float(crf.joint_loss(head(features, chunk.lengths), pad_rows(chunk.labels, chunk.lengths)).sum())
+        paths, _ = crf.viterbi(head(features, chunk.lengths, constrained=True))
+        predicted = torch.tensor([label for path in paths for label in path])
+        num_wrong += int((predicted != chunk.labels.cpu()).sum())
+    return TrustedFit(loss / len(rows.lengths), num_wrong)
+
+
+def pattern_edits(index: Index, findings: Sequence[Finding]) -> list[Edit]:
+    """What fixes all ``findings``: their proposed labels in place of those given.
+
+    Raises OptionError where two findings overlap, or where labels would no longer spell segments.
+    """
+    edits = [Edit(one.chain, one.start, one.stop, tuple(index.labels.encode(one.proposed))) for one in findings]
+    owners: dict[tuple[int, int], int] = {}
+    labels: dict[int, list[int]] = {}
+    for one, edit in zip(findings, edits, strict=True):
+        check_place(index, one)
+        for t in range(one.start, one.stop):
+            if (other := owners.get((one.chain, t))) is not None:
+                raise OptionError(f"findings {other} and {one.rank} overlap in sentence {one.sentence}; fix only one")
+            owners[one.chain, t] = one.rank
+        whole = labels.setdefault(one.chain, index.chain(one.chain).labels.tolist())
+        whole[one.start : one.stop] = edit.labels or ()
+    for one in findings:
+        _check_spelling(index, one, labels[one.chain])
+    return edits
+
+
+def check_place(index: Index, finding: Finding) -> None:
+    """Raise DataError unless the index has the tokens of a finding, labelled as it says."""
+    found: tuple[str, ...] = ()
+    if 0 <= finding.chain < index.num_chains and 0 <= finding.start < finding.stop <= index.lengths[finding.chain]:
+        labels = index.chain(finding.chain).labels[finding.start : finding.stop]
+        found = index.labels.decode(labels.tolist())
+    if found != finding.given or len(finding.proposed) != len(finding.given):
+        raise DataError(
+            f"finding {finding.rank}: {index.folder} does not have its labels at {finding.start}:{finding.stop} of "
+            f"sentence {finding.sentence}; give the index that was audited"
+        )
+
+
+def _check_spelling(index: Index, finding: Finding, labels: Sequence[int]) -> None:
+    """Raise where a label in or right after the finding cannot follow the one before it."""
+    start, transitions = index.labels.forbidden_start(), index.labels.forbidden_transitions()
+    for t in range(finding.start, min(finding.stop + 1, len(labels))):
+        if transitions[labels[t - 1], labels[t]] if t else start[labels[t]]:
+            after = f"after {index.labels.labels[labels[t - 1]]}" if t else "at the start"
+            raise OptionError(
+                f"finding {finding.rank}: {index.labels.labels[labels[t]]} cannot stand {after} (token {t} of "
+                f"sentence {finding.sentence}); leave the finding out, or propose labels for the whole segment"
+            )

@@ -1,0 +1,1 @@
+"""Ranking: from the probabilities of labels to a ranked list of findings."""

@@ -1,0 +1,87 @@
+"""Evidence: the trusted tokens that a finding's labels hurt.
+
+Trusted tokens that the index's head predicts otherwise than they are labelled are queries. By the cosine of gradients
+(``trusted``, method ``cosine``), a training label with a negative one pulls the head away from the trusted label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tagtrace.findings.finding import Finding
+from tagtrace.findings.ranking.trusted import Trusted
+from tagtrace.index import Index
+from tagtrace.index.shards import Shard
+from tagtrace.influence import Candidates
+from tagtrace.influence.scoring.norms import dense_gradients
+from tagtrace.influence.scoring.token_pass import TokenPass
+
+MAX_QUERIES = 64
+"""Held at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hurt:
+    """A trusted token that a finding's labels oppose."""
+
+    chain: int
+    place: int
+    """Among the trusted chains that were read."""
+    gold: int
+    predicted: int
+    cosine: float
+    """Below 0."""
+
+
+@torch.no_grad()
+def hurt_queries(index: Index, trusted: Trusted, findings: Sequence[Finding], most: int = 3) -> dict[int, list[Hurt]]:
+    """For each finding's rank the trusted tokens asked about that its labels oppose most, at most ``most``."""
+    if not findings or not len(trusted):
+        return {}
+    chains = sorted({one.chain for one in findings})
+    some = _gathered(index, chains)
+    first = dict(zip(chains, (some.lengths.cumsum(0) - some.lengths).tolist(), strict=True))
+    rows = torch.tensor([first[one.chain] + t for one in findings for t in range(one.start, one.stop)])  # (n,)
+    owner = torch.tensor([number for number, one in enumerate(findings) for _ in range(one.start, one.stop)])  # (n,)
+    tokens = TokenPass(index.head, some)
+    sizes = tokens.norms()[rows]  # (n,)
+    parts: list[Tensor] = []
+    for _, gradients in dense_gradients(index.head, trusted.rows, Candidates(trusted.segments), MAX_QUERIES):
+        unit = gradients / gradients.norm(dim=1, keepdim=True).clamp(min=1e-300)
+        products = tokens.products(unit)[:, rows].double()  # (q, n)
+        products = products / sizes.clamp(min=1e-300)
+        least = products.new_full((len(products), len(findings)), torch.inf)
+        parts.append(least.scatter_reduce(1, owner.expand_as(products), products, "amin"))
+    cosines = torch.cat(parts)  # (Q, F)
+    values, places = (part[:most] for part in cosines.sort(dim=0, stable=True))  # ties in the order of the trusted data
+    return {
+        one.rank: [
+            _hurt(trusted, int(query), float(value))
+            for value, query in zip(values[:, number], places[:, number], strict=True)
+            if value < 0
+        ]
+        for number, one in enumerate(findings)
+    }
+
+
+def _gathered(index: Index, chains: Sequence[int]) -> Shard:
+    """Some chains of an index as a shard of their own."""
+    rows = [index.chain(chain) for chain in chains]
+    return Shard(
+        torch.cat([one.features for one in rows]),
+        torch.cat([index.errors(chain) for chain in chains]),
+        torch.cat([one.labels for one in rows]),
+        torch.cat([one.lengths for one in rows]),
+        0,
+        0,
+    )
+
+
+def _hurt(trusted: Trusted, query: int, cosine: float) -> Hurt:
+    chain, place, _ = trusted.segments[query].tolist()
+    token = trusted.tokens[query]
+    return Hurt(chain, place, int(trusted.rows.labels[token]), int(trusted.predicted[token]), cosine)

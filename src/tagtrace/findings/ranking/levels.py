@@ -1,0 +1,107 @@
+"""From scores of tokens to scores of labelled segments, sentences and documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import DataError, OptionError
+from tagtrace.findings.judges.probabilities import positions
+from tagtrace.index import Index
+from tagtrace.index.files import map_tensors
+from tagtrace.index.shards import text_name
+from tagtrace.index.text import Strings
+from tagtrace.influence import Candidates, find_candidates
+
+Level = Literal["token", "entity", "sentence", "document"]
+Aggregate = Literal["mean", "max", "top"]
+"""Of the tokens' scores: their mean, the largest, or the mean of the ``top_k`` largest (or of all, where fewer)."""
+
+
+@dataclass(frozen=True)
+class LevelScores:
+    """K tokens, labelled segments, sentences or documents of an index, in the order of the data, with their scores."""
+
+    index: Index
+    candidates: Candidates
+    """Where they are: ``candidates.parts(number)`` gives (chain, start, stop)."""
+    scores: Tensor
+    """(K,) float64"""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """``ID:START:STOP`` of tokens and segments, the ids of sentences, the names of documents."""
+        ids = chain_ids(self.index)
+        candidates = self.candidates
+        if candidates.kind == "document":
+            # a chain without a document stands alone
+            return tuple(
+                [name or ids[candidates.parts(number)[0][0]] for number, name in enumerate(candidates.documents)]
+            )
+        if candidates.kind == "sentence":
+            return tuple([ids[chain] for chain, _, _ in candidates.segments.tolist()])
+        return tuple([f"{ids[chain]}:{start}:{stop}" for chain, start, stop in candidates.segments.tolist()])
+
+    def order(self) -> Tensor:
+        """Their numbers, the most suspicious first, (K,); equal scores in the order of the data."""
+        return self.scores.argsort(descending=True, stable=True)
+
+    def ranked(self, most: int | None = None) -> list[tuple[str, float]]:
+        """Names and scores, the most suspicious first."""
+        order = self.order()[:most]
+        return list(zip([self.names[number] for number in order.tolist()], self.scores[order].tolist(), strict=True))
+
+
+def at_level(index: Index, scores: Tensor, level: Level, aggregate: Aggregate = "mean", top_k: int = 10) -> LevelScores:
+    """Scores of tokens (N,) as scores of what they make up. Tokens outside labelled segments have no ``entity``."""
+    for name, value, choices in (("level", level, get_args(Level)), ("aggregate", aggregate, get_args(Aggregate))):
+        if value not in choices:
+            raise OptionError(f"{name} {value!r}: expected one of {', '.join(choices)}")
+    if top_k < 1:
+        raise OptionError(f"top_k {top_k}: must be at least 1")
+    if scores.shape != (index.num_tokens,):
+        raise DataError(f"{index.folder}: has {index.num_tokens} tokens, but {tuple(scores.shape)} scores were given")
+    if bool(scores.isnan().any()):
+        raise DataError(f"{index.folder}: {int(scores.isnan().sum())} of the scores are not numbers")
+    candidates = find_candidates(index, level)
+    if level == "token":
+        return LevelScores(index, candidates, scores.double())
+    tokens, owner = _members(index, candidates)
+    return LevelScores(index, candidates, aggregated(scores.double()[tokens], owner, len(candidates), aggregate, top_k))
+
+
+def aggregated(values: Tensor, owner: Tensor, num_groups: int, aggregate: Aggregate, top_k: int) -> Tensor:
+    """Values (n,) that belong to groups ``owner`` (n,), none of them empty, aggregated for each, (num_groups,)."""
+    if aggregate == "max":
+        return values.new_full((num_groups,), -torch.inf).scatter_reduce(0, owner, values, "amax")
+    if aggregate == "top":
+        order = values.argsort(descending=True, stable=True)
+        order = order[owner[order].argsort(stable=True)]  # by group, largest first
+        counts = owner.bincount(minlength=num_groups)
+        order = order[positions(counts) < top_k]
+        values, owner = values[order], owner[order]
+    sums = values.new_zeros(num_groups).index_add(0, owner, values)
+    return sums / owner.bincount(minlength=num_groups)
+
+
+def _members(index: Index, candidates: Candidates) -> tuple[Tensor, Tensor]:
+    """The tokens of all candidates, (n,), and the candidate of each, (n,)."""
+    segments = candidates.segments
+    numbers = torch.arange(len(segments)) if candidates.owner is None else candidates.owner
+    lengths = segments[:, 2] - segments[:, 1]
+    first = index.starts[segments[:, 0]] + segments[:, 1]
+    tokens = torch.repeat_interleave(first, lengths) + positions(lengths)
+    return tokens, torch.repeat_interleave(numbers, lengths)
+
+
+def chain_ids(index: Index) -> list[str]:
+    """The id of every chain of an index."""
+    found: list[str] = []
+    for number, shard in enumerate(index.shards):
+        columns = map_tensors(index.folder / text_name(number))
+        found += Strings(columns["ids"], columns["ids.places"]).range(0, len(shard.lengths))
+    return found

@@ -1,0 +1,259 @@
+"""Scores of training labels by what they do to trusted ones: labels that oppose trusted labels are suspicious.
+
+Every trusted token is a query: its gold label given the gold labels around it, loss CL_q with gradient g_q. Removing
+the label of training token k changes that loss by g_q^T K^-1 g_k / N (``influence.screen``: positive = supporter), so
+
+    suspicion of k  =  the aggregate over queries of  -d_q . g_k / size_k
+
+| method | d_q | size_k |
+|---|---|---|
+| ``identity`` | g_q / N | 1 |
+| ``curvature`` | K^-1 g_q / N | 1 |
+| ``cosine`` | g_q / norm(g_q) | norm(g_k) |
+| ``relative`` | K^-1 g_q | sqrt(g_k^T K^-1 g_k) |
+
+aggregated by ``sum``, or by ``top``: the mean of the ``top_k`` largest (the paper's choice, with 10). A sum needs one
+direction, sum_q d_q, and one pass over the training tokens; ``top`` takes the queries a few at a time and keeps the
+largest of each token. ``size_k`` does not depend on the query and divides last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import DataError, OptionError, TaggerError
+from tagtrace.data.sentence import Sentence
+from tagtrace.findings.judges.probabilities import MAX_TOKENS, token_segments
+from tagtrace.findings.ranking.suspicion import pair_masks
+from tagtrace.index import Index
+from tagtrace.influence import Candidates, Explainer, Screen, find_candidates, gradient_norms, self_influence
+from tagtrace.influence.curvature.choice import index_solver
+from tagtrace.influence.curvature.solvers import Cholesky, Direct
+from tagtrace.influence.scoring.filters import label_types
+from tagtrace.influence.scoring.norms import dense_gradients
+from tagtrace.influence.scoring.scorer import MAX_WORK
+from tagtrace.influence.scoring.token_pass import TokenPass
+from tagtrace.tagger import Rows, Tagger, crf
+from tagtrace.tagger.tagger import Progress
+
+Method = Literal["identity", "curvature", "cosine", "relative"]
+Aggregate = Literal["sum", "top"]
+
+MAX_QUERIES = 64
+"""Queries whose products with all training tokens are held at once."""
+
+NEIGHBOURS = 1024
+"""Training tokens whose products with all trusted tokens are held at once."""
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Labelled chains, and the tokens of them whose labels are asked about."""
+
+    rows: Rows
+    """Features (n, D), labels (n,), lengths."""
+    tokens: Tensor
+    """Rows of the tokens that are queries, (Q,)."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def segments(self) -> Tensor:
+        """(chain, start, stop) of the queries, (Q, 3)."""
+        return token_segments(self.rows.lengths)[self.tokens]
+
+
+@dataclass(frozen=True)
+class Trusted(Queries):
+    """Queries whose labels are gold, with predictions."""
+
+    predicted: Tensor
+    """What the index's head predicts, (n,)."""
+
+    def mispredicted(self) -> Trusted:
+        """Only the tokens that are predicted otherwise than labelled."""
+        tokens = self.tokens[(self.predicted != self.rows.labels)[self.tokens]]
+        if len(tokens) == 0:
+            raise DataError("every trusted token is predicted as it is labelled; ask about all of them, or trust more")
+        return replace(self, tokens=tokens)
+
+    def confused(self, index: Index, pair: str) -> Trusted:
+        """Only the tokens of one kind of error: ``ORG:LOC``, labelled ORG and predicted LOC (types or labels)."""
+        gold, predicted = pair_masks(index.labels, pair)
+        tokens = self.tokens[(gold[self.rows.labels] & predicted[self.predicted])[self.tokens]]
+        if len(tokens) == 0:
+            raise DataError(f"no trusted token is labelled {' and predicted '.join(pair.split(':'))}; trust more data")
+        return replace(self, tokens=tokens)
+
+
+def read_trusted(
+    index: Index, tagger: Tagger, sentences: Sequence[Sentence], progress: Progress | None = None
+) -> Trusted:
+    """Encode trusted sentences with the index's tagger and predict them with the index's head; every token is asked."""
+    if tagger.labels != index.labels or tagger.encoder.dim != index.head.dim:
+        raise TaggerError(f"{index.folder}: the tagger has other labels or features than the index; give its own")
+    sentences = [sentence for sentence in sentences if len(sentence) > 0]
+    chains = tagger.labelled_chains(sentences, "trusted")
+    classes = {label_types(index.labels)[label] for chain in chains for label in index.labels.encode(chain.labels)}
+    if len(classes) < 2:
+        raise DataError(f"the trusted data has one class only ({classes.pop()}); trust sentences with others too")
+    rows = tagger.rows(sentences, progress=progress)
+    return Trusted(rows, torch.arange(len(rows.labels)), _predict(index, rows))
+
+
+@torch.no_grad()
+def _predict(index: Index, rows: Rows) -> Tensor:
+    """The best well-formed labels under the index's head, (n,)."""
+    found: list[int] = []
+    for chunk in rows.chunks(MAX_TOKENS):
+        scores = index.head(chunk.features.to(index.head.weight), chunk.lengths, constrained=True)
+        found += [label for path in crf.viterbi(scores)[0] for label in path]
+    return torch.tensor(found)
+
+
+def trusted_scores(
+    explainer: Explainer,
+    trusted: Trusted,
+    method: Method = "identity",
+    aggregate: Aggregate = "top",
+    top_k: int = 10,
+    progress: Progress | None = None,
+) -> Tensor:
+    """The suspicion of every training token, (N,), higher = more suspicious; see above.
+
+    ``explainer`` brings the curvature of ``curvature`` and ``relative``. ``progress`` counts queries.
+    """
+    _check_options(method, aggregate, top_k)
+    index, candidates = explainer.index, find_candidates(explainer.index, "token")
+    passes = [TokenPass(index.head, shard) for shard in index.shards]
+    best = [torch.zeros(0, len(shard.labels)) for shard in index.shards]  # the largest so far, (at most top_k, n)
+    total, done = torch.zeros(index.head.num_parameters, dtype=torch.float64), 0
+    for gradients in _gradients(explainer, trusted.rows, trusted.segments, method):  # (q, P)
+        if aggregate == "sum":
+            total += gradients.sum(0)
+        else:
+            directions = -_directions(explainer, gradients, method)
+            for number, one in enumerate(passes):
+                best[number] = _largest(torch.cat([best[number], one.products(directions)]), top_k)
+        done += len(gradients)
+        if progress is not None:
+            progress(done, len(trusted))
+    if aggregate == "sum":
+        direction = -_directions(explainer, total.unsqueeze(0), method)
+        parts = [one.products(direction)[0] for one in passes]
+    else:
+        parts = [part.double().mean(0) for part in best]
+    return _quotient(torch.cat(parts), _sizes(explainer, candidates, method))
+
+
+def instance_scores(explainer: Explainer, trusted: Trusted, method: Method = "identity") -> Tensor:
+    """The suspicion of every training chain as an instance, (B,): its mean over the trusted chains asked about.
+
+    As above with the joint losses of whole chains in place of tokens' conditional losses. All chains that hold one
+    of the trusted tokens are queries.
+    """
+    _check_options(method, "sum", 1)
+    index, candidates = explainer.index, find_candidates(explainer.index, "sentence")
+    chains = trusted.segments[:, 0].unique()
+    whole = torch.stack([chains, torch.zeros_like(chains), trusted.rows.lengths[chains]], 1)
+    parts = [part.sum(0) for part in _gradients(explainer, trusted.rows, whole, method)]
+    direction = -_directions(explainer, torch.stack(parts).sum(0, keepdim=True), method) / len(chains)
+    found = Screen(index.head, index, candidates.segments).products(direction)[0]
+    return _quotient(found, _sizes(explainer, candidates, method))
+
+
+@torch.no_grad()
+def neighbour_scores(
+    index: Index, trusted: Trusted, metric: Literal["dot", "cosine"] = "dot", top_k: int = 10
+) -> Tensor:
+    """Likeness to trusted tokens of another class, (N,): the mean of the ``top_k`` largest products of features.
+
+    A class is a type of label, B- and I- aside. Of a class with fewer than ``top_k`` others, the mean of those.
+    """
+    if metric not in ("dot", "cosine") or top_k < 1:
+        raise OptionError(f"metric {metric!r}, top_k {top_k}: expected dot or cosine, and at least 1")
+    types = label_types(index.labels)
+    classes = torch.tensor([types.index(type_) for type_ in types])  # (C,)
+    theirs = classes[trusted.rows.labels[trusted.tokens]]  # (Q,)
+    if len(theirs.unique()) < 2:
+        raise DataError("the trusted tokens are of one class only; ask about tokens of several classes")
+    features = trusted.rows.features[trusted.tokens].float()  # (Q, D)
+    vectors = _unit(features) if metric == "cosine" else features
+    found = []
+    for shard in index.shards:
+        ours = classes[shard.labels]  # (n,)
+        for part, own in zip(shard.features.split(NEIGHBOURS), ours.split(NEIGHBOURS), strict=True):
+            some = _unit(part.float()) if metric == "cosine" else part.float()
+            products = (some @ vectors.T).masked_fill(own.unsqueeze(1) == theirs, -torch.inf)  # (n, Q)
+            best = products.topk(min(top_k, len(theirs)), 1).values.double()
+            count = best.isfinite().sum(1)
+            found.append(best.masked_fill(best.isinf(), 0.0).sum(1) / count)
+    return torch.cat(found)
+
+
+def _gradients(explainer: Explainer, rows: Rows, segments: Tensor, method: Method) -> Iterator[Tensor]:
+    """g_q of the queries ``segments`` (Q, 3) of ``rows``, for ``cosine`` of norm 1; (q, P) a few at a time."""
+    for _, gradients in dense_gradients(explainer.head, rows, Candidates(segments), MAX_QUERIES):
+        yield _unit(gradients) if method == "cosine" else gradients
+
+
+def _directions(explainer: Explainer, gradients: Tensor, method: Method) -> Tensor:
+    """d_q, or a sum of them, from g_q, or the sum of those, (q, P)."""
+    if method in ("curvature", "relative"):
+        gradients = explainer.solver.solve(gradients).value
+    return gradients / explainer.index.num_chains if method in ("identity", "curvature") else gradients
+
+
+def _sizes(explainer: Explainer, candidates: Candidates, method: Method) -> Tensor:
+    """size_k of every candidate, (K,).
+
+    Where exact self-influences are too much work (a solve for each of very many), those of Kronecker factors.
+    """
+    index, head = explainer.index, explainer.head
+    if method in ("identity", "curvature"):
+        return torch.ones(len(candidates), dtype=torch.float64)
+    if method == "cosine":
+        if candidates.kind == "token":
+            return torch.cat([TokenPass(head, shard).norms() for shard in index.shards])
+        return gradient_norms(head, index, candidates)
+    solver = explainer.solver
+    work = (
+        float(head.num_parameters) ** 2
+        if isinstance(solver, Cholesky)
+        else 40.0 * index.num_tokens * head.weight.numel()
+    )
+    if not isinstance(solver, Direct) and len(candidates) * work > MAX_WORK:
+        solver = index_solver(index, "kronecker", explainer.damping, rows=lambda: explainer.rows)
+    return self_influence(head, index, candidates, solver).clamp(min=0.0).sqrt()
+
+
+def _largest(values: Tensor, top_k: int) -> Tensor:
+    """The ``top_k`` largest of each column of (q, N), (at most top_k, N)."""
+    if len(values) <= top_k:
+        return values
+    return values.T.contiguous().topk(top_k, 1, sorted=False).values.T
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    """Rows scaled to norm 1; zeros stay."""
+    return vectors / vectors.norm(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny)
+
+
+def _quotient(values: Tensor, sizes: Tensor) -> Tensor:
+    """values / sizes in float64, zero where the size is."""
+    return torch.where(sizes > 0, values.double() / sizes.clamp(min=1e-300), 0.0)
+
+
+def _check_options(method: Method, aggregate: Aggregate, top_k: int) -> None:
+    if method not in get_args(Method):
+        raise OptionError(f"method {method!r}: expected one of {', '.join(get_args(Method))}")
+    if aggregate not in get_args(Aggregate):
+        raise OptionError(f"aggregate {aggregate!r}: expected one of {', '.join(get_args(Aggregate))}")
+    if top_k < 1:
+        raise OptionError(f"top_k {top_k}: must be at least 1")

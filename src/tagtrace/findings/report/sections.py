@@ -1,0 +1,252 @@
+"""The sections of an audit's report, each a function from data to markup."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Protocol
+
+import numpy as np
+
+from tagtrace._markup import (
+    Child,
+    Html,
+    arrow,
+    counted,
+    definitions,
+    element,
+    number_cell,
+    percent,
+    row_head,
+    table,
+)
+from tagtrace.findings.finding import Finding, spelled
+from tagtrace.findings.ranking.truth import Measured
+from tagtrace.findings.report.charts import Bins, histogram, recall_curves, short
+
+MAX_FINDINGS = 500
+"""Shown in the page; the files beside it hold all."""
+MAX_NAMED = 24
+"""Surface forms, documents and findings of a pattern that are written out."""
+MAX_TYPES = 12
+"""Rows and columns of the table of label pairs; rarer types are one more."""
+
+_OTHER = "others"
+
+
+class Fit(Protocol):
+    """How well a head fits the trusted data."""
+
+    @property
+    def loss(self) -> float: ...
+    @property
+    def num_wrong(self) -> int: ...
+
+
+class PatternEffect(Protocol):
+    """What fixing all findings of a pattern does: before it, after it as predicted, and as retrained where it was."""
+
+    @property
+    def before(self) -> Fit: ...
+    @property
+    def predicted(self) -> Fit: ...
+    @property
+    def verified(self) -> Fit | None: ...
+
+
+class ReportedPattern(Protocol):
+    """One systematic mistake: its forms with their counts, and the ranks of its findings."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def change(self) -> str: ...
+    @property
+    def forms(self) -> Sequence[tuple[str, int]]: ...
+    @property
+    def documents(self) -> Sequence[str]: ...
+    @property
+    def findings(self) -> Sequence[int]: ...
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def effect(self) -> PatternEffect | None: ...
+
+
+def summary(facts: Mapping[str, str | int | float]) -> Html:
+    """Facts as boxes."""
+    return definitions(
+        {name: fact if isinstance(fact, str) else short(fact) for name, fact in facts.items()}, "summary"
+    )
+
+
+# Patterns
+
+
+def patterns(found: Sequence[ReportedPattern], all_findings: Sequence[Finding]) -> Child:
+    """Each pattern to open; the first is open."""
+    if not found:
+        return element("p", "No systematic mistake was found.")
+    texts = {one.rank: one.text for one in all_findings[:MAX_FINDINGS]}
+    return [_pattern(one, texts, is_open=place == 0) for place, one in enumerate(found)]
+
+
+def _pattern(one: ReportedPattern, texts: Mapping[int, str], *, is_open: bool) -> Html:
+    facts = [
+        arrow(one.change),
+        f" · {counted(len(one.findings), 'finding')} · confidence {percent(one.confidence)}",
+    ]
+    forms = [
+        element("li", form, element("span", f" ({count:,})", class_="soft"), dir="auto") for form, count in one.forms
+    ]
+    documents = [element("li", name, dir="auto") for name in one.documents]
+    links = [
+        element("li", element("a", f"#{rank} ", texts[rank], href=f"#finding-{rank}"), dir="auto")
+        for rank in one.findings
+        if rank in texts
+    ]
+    only = element("a", "Show only these in the list", href="#findings", data_only_pattern=one.number)
+    body = [
+        _effect(one.number, one.effect) if one.effect is not None else None,
+        _first_few("Forms", forms, len(forms)),
+        _first_few("Documents", documents, len(documents)),
+        _first_few("Findings", links, len(one.findings)),
+        element("p", only) if links else None,
+    ]
+    title = element("h3", f"{one.number}. {one.description}")
+    return element(
+        "details",
+        element("summary", title, element("p", facts, class_="soft")),
+        element("div", body),
+        class_="pattern",
+        id=f"pattern-{one.number}",
+        open=is_open,
+    )
+
+
+def _effect(number: int, effect: PatternEffect) -> Html:
+    """Losses and mispredictions as they are, fixed as predicted, and fixed as retrained."""
+    fits = (effect.before, effect.predicted, effect.verified)
+    cells = [
+        [row_head("Mean loss of a sentence"), [number_cell(fit.loss if fit else None) for fit in fits]],
+        [row_head("Tokens predicted wrong"), [number_cell(fit.num_wrong if fit else None) for fit in fits]],
+    ]
+    heads = (
+        "Trusted data (optimistic: the proposals were learned from it)",
+        "as it is",
+        "fixed, as predicted",
+        "fixed and retrained",
+    )
+    return table(f"What fixing all of pattern {number} does", heads, cells)
+
+
+def _first_few(heading: str, items: Sequence[Html], num_all: int) -> Child:
+    if not num_all:
+        return None
+    num_more = num_all - len(items[:MAX_NAMED])
+    more = element("li", f"and {num_more:,} more" if items else f"{num_more:,}", class_="soft") if num_more else None
+    return [element("h4", heading), element("ul", items[:MAX_NAMED], more, class_="links")]
+
+
+# Charts and tables
+
+
+def pairs(all_findings: Sequence[Finding]) -> Child:
+    """How often each type is given and each is proposed, as a table with links to the findings."""
+    if not all_findings:
+        return element("p", "No findings.")
+    counts = Counter((spelled(one.given), spelled(one.proposed)) for one in all_findings)
+    given, proposed = (_commonest(counts, side) for side in (0, 1))
+    folded = Counter[tuple[str, str]]()
+    for (row, column), count in counts.items():
+        folded[row if row in given else _OTHER, column if column in proposed else _OTHER] += count
+    first = {one.change: one.rank for one in reversed(all_findings[:MAX_FINDINGS])}
+    most = max(folded.values())
+    rows = [
+        [
+            row_head(row),
+            [_pair(folded[row, column], most, row, column, first) for column in proposed],
+            number_cell(sum(folded[row, column] for column in proposed)),
+        ]
+        for row in given
+    ]
+    caption = f"{counted(len(all_findings), 'finding')} by the type given and the type proposed (shade: how many)"
+    return element("div", table(caption, ("given ↓ proposed →", *proposed, "all"), rows, "matrix"), class_="wide")
+
+
+def _commonest(counts: Counter[tuple[str, str]], side: int) -> list[str]:
+    """The most frequent types on one side, in the order of the alphabet, then ``O``, then what stands for the rest."""
+    totals = Counter[str]()
+    for pair, count in counts.items():
+        totals[pair[side]] += count
+    kept = sorted(sorted(totals), key=lambda name: -totals[name])[:MAX_TYPES]
+    return [*sorted(kept, key=lambda name: (name == "O", name)), *([_OTHER] if len(totals) > len(kept) else [])]
+
+
+def _pair(count: int, most: int, given: str, proposed: str, first: Mapping[str, int]) -> Html:
+    """A cell; ``first`` has the first finding of each change that is in the list."""
+    if not count:
+        return element("td", "0", class_="soft")
+    change = f"{given} -> {proposed}"
+    shade = f"shade-{ceil(4 * count / most)}"
+    if change not in first:
+        return element("td", f"{count:,}", class_=shade)
+    label = f"{counted(count, 'finding')}, given {given}, proposed {proposed}"
+    href = f"#finding-{first[change]}"
+    return element("td", element("a", f"{count:,}", href=href, data_only_change=change, aria_label=label), class_=shade)
+
+
+def scores(suspicion: np.ndarray, threshold: float | None) -> Child:
+    """How the scores of all tokens (N,) are spread."""
+    num_finite = int(np.isfinite(suspicion).sum())
+    if not num_finite:
+        return element("p", "No scores.")
+    bins = Bins.of(suspicion)
+    low, middle, high = (short(float(value)) for value in np.quantile(suspicion[np.isfinite(suspicion)], (0, 0.5, 1)))
+    text = f"{counted(num_finite, 'token')}: the least suspicious has {low}, the median {middle}, the most {high}."
+    if threshold is not None:
+        text += f" {counted(int((suspicion >= threshold).sum()), 'token')} at or above {short(threshold)}."
+    if num_finite < len(suspicion):
+        text += f" {counted(len(suspicion) - num_finite, 'token')} with an infinite score not drawn."
+    rows = [
+        [row_head(f"{short(low)} to {short(high)}"), element("td", f"{count:,}")]
+        for low, high, count in zip(bins.edges, bins.edges[1:], bins.counts, strict=False)
+        if count
+    ]
+    return [
+        element("p", text),
+        histogram(bins, threshold, "Suspicion of all tokens", text, "scores-chart"),
+        element(
+            "details",
+            element("summary", "The same as a table"),
+            table("Tokens by suspicion", ("suspicion", "tokens"), rows),
+        ),
+    ]
+
+
+def recall(measured: Sequence[Measured]) -> Child:
+    """What each scorer finds of the labels known to be wrong."""
+    one = measured[0]
+    text = f"{one.num_wrong:,} of {counted(one.num_tokens, 'label')} are known to be wrong."
+    if not one.num_wrong:
+        return element("p", text)
+    counts = list(one.recall)
+    rows = [
+        [
+            row_head(each.name),
+            element("td", f"{each.average_precision:.3f}"),
+            [element("td", percent(each.recall[count])) for count in counts],
+        ]
+        for each in measured
+    ]
+    heads = ("Scorer", "average precision", *(f"found in the first {count:,}" for count in counts))
+    curves = [(each.name, each.curve) for each in measured]
+    drawn = "Share of the wrong labels among the first tokens, for each scorer; the table has the numbers."
+    return [
+        element("p", text),
+        recall_curves(curves, one.num_tokens, "Wrong labels found", drawn, "recall-chart"),
+        element("div", table("What each scorer finds", heads, rows), class_="wide"),
+    ]

@@ -1,0 +1,164 @@
+"""The exact Hessian of the training objective as a matrix, transitions and cross terms included.
+
+    H = (1/N) sum_i Cov(sum_t onehot(y_t) f_t^T, edge counts, ends) + lambda I,   f_t = (F_t, 1)
+
+The W part sums f_s Cov(y_s, y_t) f_t^T over all pairs of tokens of a sentence (``covariance``), for all pairs of labels
+but those with one label, whose blocks follow: a token has one label, so its covariances sum to zero. The few columns of
+transitions, start and end scores are Hessian products.
+
+A long chain has too many pairs of tokens to hold. The posterior is a Markov chain with steps Q_t (``covariance``), so
+Cov(y_s, y_t) = Cov(y_s, y_{t-1}) Q_t for s < t, and the sums over s follow from one another:
+
+    v_t = sum_{s <= t} f_s Cov(y_s, y_t) = v_{t-1} Q_t + f_t Cov(y_t),   W part = X + X^T,
+    X = sum_t (v_t - f_t Cov(y_t) / 2) f_t^T.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from tagtrace.influence.curvature.covariance import label_covariances
+from tagtrace.tagger.objective import HessianProduct
+from tagtrace.tagger.recursions import TINY, ScaledRun, run
+from tagtrace.tagger.rows import Rows, pad_rows
+from tagtrace.tagger.tagger import Progress
+
+CELLS = 2**24
+"""Numbers held at once: covariances (tokens x longest chain x C^2) and features spread by them (tokens x C x D).
+
+A chain whose own covariances are more takes the recursion."""
+
+NEGLIGIBLE = 1e-15
+"""Covariances below this are left out: they cannot change the Hessian by more than rounding does."""
+
+
+@torch.no_grad()
+def dense_hessian(product: HessianProduct, progress: Progress | None = None) -> Tensor:
+    """H (P, P) in float64 at the theta ``product`` was made for; ``progress`` counts sentences."""
+    head, objective = product.head, product.objective
+    P, num_weights = head.num_parameters, head.weight.numel()
+    hessian = head.weight.new_zeros(P, P)
+    _fill_weights(hessian[:num_weights, :num_weights], product, progress)
+    others = torch.arange(num_weights, P, device=hessian.device)
+    if len(others):
+        units = torch.zeros(len(others), P, dtype=hessian.dtype, device=hessian.device)
+        units[torch.arange(len(others)), others] = 1.0
+        columns = torch.cat([product(part) for part in units.split(16)])  # (others, P)
+        hessian[others] = columns
+        hessian[:, others] = columns.T
+    hessian.diagonal()[:num_weights] += objective.l2
+    return hessian
+
+
+def _fill_weights(matrix: Tensor, product: HessianProduct, progress: Progress | None) -> None:
+    """Add the W part of (1/N) sum_i Cov_i to ``matrix``, zeros (C (D + 1), C (D + 1))."""
+    head, objective = product.head, product.objective
+    C, D = head.num_labels, head.dim + 1
+    block = matrix.unflatten(1, (C, D)).unflatten(0, (C, D))  # (C, D + 1, C, D + 1), a view
+    order = _rarest_first(product)
+    num_done = 0
+    for chunk in objective.chunks:
+        for part in _parts(chunk, C, D):
+            features = torch.cat([part.features.double(), part.features.new_ones(len(part.features), 1).double()], 1)
+            chains = run(head(features[:, :-1], part.lengths))
+            assert isinstance(chains, ScaledRun)
+            if int(part.lengths[0]) > _longest_at_once(C):
+                _add_long_chain(block, features, chains, order)
+            else:
+                _add_covariances(block, features, part, chains, order)
+            num_done += len(part.lengths)
+            if progress is not None:
+                progress(num_done, objective.num_chains)
+    matrix /= objective.num_chains
+    _complete(block, order)
+
+
+def _longest_at_once(C: int) -> int:
+    """Tokens of the longest chain whose covariances are held."""
+    return math.isqrt(CELLS) // C
+
+
+def _parts(chunk: Rows, C: int, D: int) -> Iterator[Rows]:
+    """A few chains at a time, those of ``chunk`` in order; long ones alone."""
+    limit = _longest_at_once(C)
+    num_short = int((chunk.lengths <= limit).sum())  # the first: chunks are sorted by length
+    num_tokens = int(chunk.lengths[:num_short].sum())
+    if num_short:
+        short = Rows(chunk.features[:num_tokens], chunk.labels[:num_tokens], chunk.lengths[:num_short])
+        yield from short.chunks(max(CELLS // (C * max(int(short.lengths.max()) * C, D)), 1))
+    if num_short < len(chunk.lengths):
+        yield from Rows(chunk.features[num_tokens:], chunk.labels[num_tokens:], chunk.lengths[num_short:]).chunks(1)
+
+
+def _rarest_first(product: HessianProduct) -> list[int]:
+    """Labels by sum_t p_t (1 - p_t): the fewer tokens a label concerns, the more blocks are made of those alone."""
+    variance = torch.stack([(nodes - nodes.square()).sum((0, 1)) for nodes in (r.nodes() for r in product.runs)])
+    return variance.sum(0).argsort().tolist()
+
+
+def _add_covariances(block: Tensor, features: Tensor, part: Rows, chains: ScaledRun, order: list[int]) -> None:
+    """block[c, :, c'] += sum_{s, t} f_s Cov(y_s = c, y_t = c') f_t^T for c' not before c in ``order``, nor its last."""
+    covariances = label_covariances(chains)  # (B, T, C, T, C)
+    padded = pad_rows(features, part.lengths)  # (B, T, D)
+    for place, c in enumerate(order[:-1]):
+        partners = order[place:-1]
+        weights = covariances[:, :, c, :, partners]  # (B, T, T, K)
+        live = weights.abs().amax((2, 3)) > NEGLIGIBLE  # (B, T): a sure token covaries with nothing
+        some = live.any(1)  # (B,)
+        spread = weights[some].transpose(2, 3).flatten(1, 2) @ padded[some]  # (B, T K, D)
+        spread = spread.view(*live[some].shape, len(partners), padded.shape[2])[live[some]]  # (live, K, D)
+        block[c][:, partners] += (padded[live].T @ spread.flatten(1)).unflatten(1, spread.shape[1:])
+
+
+def _add_long_chain(block: Tensor, features: Tensor, chains: ScaledRun, order: list[int]) -> None:
+    """As ``_add_covariances`` for one chain, features (T, D), by the recursion over its tokens."""
+    known = order[:-1]
+    T, D = features.shape
+    least = NEGLIGIBLE * float(features.abs().max())
+    sums = features.new_zeros(D, len(known), len(order))  # v_t, of the known labels at s and all at t
+    for some in torch.arange(T).split(max(CELLS // (D * len(order) ** 2), 1)):
+        halves = features.new_empty(len(some), D, len(known), len(known))
+        for place, t in enumerate(some.tolist()):
+            own = _label_covariance(chains, t)[known]  # (K, C)
+            spread = features[t].view(-1, 1, 1) * own  # f_t Cov(y_t), (D, K, C)
+            sums = sums @ _step(chains, t) + spread if t else spread
+            halves[place] = (sums - 0.5 * spread)[..., known]
+        live = halves.abs().amax((1, 2, 3)) > least  # (n,): a sure token covaries with nothing
+        _add_halves(block, halves[live], features[some.to(live.device)][live], known)
+
+
+def _add_halves(block: Tensor, halves: Tensor, features: Tensor, known: list[int]) -> None:
+    """Add X and X^T, X = sum_t halves_t f_t^T for halves (n, D, K, K) and features (n, D)."""
+    for i, c in enumerate(known):
+        product = (halves[:, :, i].permute(1, 2, 0).flatten(0, 1) @ features).unflatten(0, (-1, len(known)))
+        block[c][:, known[i:]] += product[:, i:]  # (D, K - i, D)
+        for j, k in enumerate(known[: i + 1]):
+            block[k, :, c] += product[:, j].T
+
+
+def _label_covariance(chains: ScaledRun, t: int) -> Tensor:
+    """Cov(onehot(y_t)) of the first chain, (C, C)."""
+    p = chains.alpha[t, 0] * chains.beta[t, 0]
+    return torch.diag(p) - torch.outer(p, p)
+
+
+def _step(chains: ScaledRun, t: int) -> Tensor:
+    """Q_t(i, j) = p(y_t = j | y_{t-1} = i, x) of the first chain, (C, C)."""
+    weights = chains.matrix * (chains.psi[t, 0] * chains.beta[t, 0])
+    return weights / weights.sum(1, keepdim=True).clamp(min=TINY)
+
+
+def _complete(block: Tensor, order: list[int]) -> None:
+    """Fill in the blocks that symmetry and the sum over labels give."""
+    *known, last = order
+    for place, c in enumerate(known):
+        for k in known[place + 1 :]:
+            block[k, :, c] = block[c, :, k].T
+    for c in known:
+        block[c, :, last] = -block[c][:, known].sum(1)
+        block[last, :, c] = block[c, :, last].T
+        block[last, :, last] -= block[last, :, c]

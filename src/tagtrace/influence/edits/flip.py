@@ -1,0 +1,257 @@
+"""Flip: the smallest set found of training labels whose edit changes a prediction.
+
+After Yang, Jain and Wallace (2023), "How Many and Which Training Points Would Need to be Removed to Flip this
+Prediction?", who remove whole instances of a linear classifier in the order of their influence. Here the labels of
+segments of a chain are taken away or changed, and every step is checked by retraining:
+
+1. *Rank* every edit by its first-order effect on the margin m (``margin``); refine the best few alone.
+2. *Grow*: add the strongest that should together cover what is left of m, at most as many as there are (a label that
+   others repeat shows its effect only once some of them are gone), retrain with all of them, and rank again at the
+   retrained head (with the old Hessian), until m < 0.
+3. *Prune*: bisect for the shortest beginning of the list that flips, then leave out single members, the weakest
+   first, for as long as the prediction stays flipped.
+
+The set returned flips the prediction of a head retrained with it. It is *minimal* if no member can be left out, which
+is known when pruning ended within its budget of retrainings; no search short of all subsets proves it the smallest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import OptionError
+from tagtrace.data.labels import LabelSet
+from tagtrace.influence.edits.edit import Edit
+from tagtrace.influence.edits.edit_pool import Pool, relabellings, removals
+from tagtrace.influence.edits.effect import Effect, effect
+from tagtrace.influence.edits.margin import Gap, Margin, best_labels
+from tagtrace.influence.edits.refine import Refiner
+from tagtrace.influence.edits.retrain import Retrainer
+from tagtrace.influence.explain import Explainer
+from tagtrace.influence.query import Query
+from tagtrace.tagger.head import Head
+
+How = Literal["remove", "relabel"]
+Part = Literal["token", "entity", "sentence"]
+Progress = Callable[[int, float, int], None]
+"""Called after each retraining with the size of the set, its margin and the number of retrainings so far."""
+
+NUM_REFINED = 20
+"""Edits, the best by first order, that are refined before the first is chosen."""
+REFINED_LOGITS = 2_000
+"""Longer sentences (tokens times labels) are left at first order."""
+SHORTLIST = 1_000
+"""Edits, at least, that are ranked again in every round."""
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A set of edits and what retraining with them does to the query."""
+
+    found: bool
+    """Whether they change the prediction. If not, ``edits`` are the most that was tried."""
+    edits: tuple[Edit, ...]
+    """The strongest first."""
+    labels_before: tuple[int, ...]
+    labels_after: tuple[int, ...]
+    """The most likely labels of the segment, given the labels around it."""
+    margin_before: float
+    margin_after: float
+    effect: Effect
+    """On the loss and probabilities of ``labels_before``, by exact retraining."""
+    is_minimal: bool
+    """Whether it was checked by retraining that no single edit can be left out."""
+    num_retrainings: int
+
+
+def flip(
+    explainer: Explainer,
+    query: Query,
+    edit: How = "remove",
+    kind: Part = "token",
+    most: int = 100,
+    to: Sequence[int] | None = None,
+    max_retrainings: int = 100,
+    progress: Progress | None = None,
+) -> Flip:
+    """A small set of at most ``most`` training labels without which, or with others, the prediction is another.
+
+    The prediction is the most likely labelling of the query's segment given the labels around it. ``edit``: take labels
+    away, or ``relabel`` like the rival (``relabellings``). ``kind`` says what is taken away at once. ``to``: the labels
+    (n,) the prediction should become; without it any others count.
+    """
+    flipper = Flipper(explainer.index.labels, explainer.refiner, explainer.retrainer)
+    return flipper.flip(query, edit, kind, most, to, max_retrainings, progress)
+
+
+class Flipper:
+    """Flips predictions of the head that ``refiner`` and ``retrainer`` start from."""
+
+    def __init__(self, labels: LabelSet, refiner: Refiner, retrainer: Retrainer) -> None:
+        self.labels, self.refiner, self.retrainer = labels, refiner, retrainer
+        self.head, self.rows = refiner.head, refiner.rows
+
+    def flip(
+        self,
+        query: Query,
+        edit: How = "remove",
+        kind: Part = "token",
+        most: int = 100,
+        to: Sequence[int] | None = None,
+        max_retrainings: int = 100,
+        progress: Progress | None = None,
+    ) -> Flip:
+        """As the function ``flip``."""
+        if edit not in get_args(How):
+            raise OptionError(f"edit {edit!r}: expected one of {', '.join(get_args(How))}")
+        if kind not in get_args(Part):
+            raise OptionError(f"segments {kind!r}: expected one of {', '.join(get_args(Part))}")
+        if most < 1 or max_retrainings < 1:
+            raise OptionError("most and max_retrainings must be at least 1")
+        margin = Margin(query, self.head, to)
+        search = _Search(self, margin, kind if edit == "remove" else None, most, max_retrainings, progress)
+        edits, is_minimal = search.run()
+        last = search.states[frozenset(edits)]
+        query = query.with_labels(torch.tensor(margin.predicted))
+        return Flip(
+            last.gap.flips, tuple(edits), margin.predicted, best_labels(query, last.head),
+            search.states[frozenset()].gap.value, last.gap.value, effect(query, self.head, last.head),
+            is_minimal, search.num_retrainings,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _State:
+    """A head retrained with some edits, and the margin there."""
+
+    head: Head
+    gap: Gap
+
+
+class _OutOfBudgetError(Exception):
+    """No more retrainings are allowed."""
+
+
+class _Search:
+    """One search; ``kind`` is None to relabel."""
+
+    def __init__(
+        self, flipper: Flipper, margin: Margin, kind: Part | None, most: int, budget: int, progress: Progress | None
+    ) -> None:
+        self.flipper, self.margin = flipper, margin
+        self.kind: Part | None = kind
+        self.most, self.budget, self.progress = most, budget, progress
+        self.num_retrainings = 0
+        self.num_short = 0
+        """How many of the grown edits are known not to flip alone."""
+        self.states = {frozenset[Edit](): _State(flipper.head, margin.at(flipper.head))}
+        self.pools: dict[tuple[tuple[int, ...], ...], Pool] = {}
+
+    def run(self) -> tuple[list[Edit], bool]:
+        """The edits, and whether they are minimal."""
+        edits = self._grow()
+        if not self.states[frozenset(edits)].gap.flips:
+            return edits, False
+        return self._prune(edits)
+
+    def _state(self, edits: Sequence[Edit], near: Sequence[Edit] = ()) -> _State:
+        """The head retrained with ``edits``, from a start that was retrained with ``near``."""
+        key = frozenset(edits)
+        if key in self.states:
+            return self.states[key]
+        if self.num_retrainings == self.budget:
+            raise _OutOfBudgetError
+        usual, start = self.flipper.retrainer, self.states[frozenset(near)].head.flat()
+        retrainer = Retrainer(usual.objective, usual.rows, start, usual.solver)
+        head = self.flipper.head.at(retrainer.retrain(edits, tolerance=1e-7).theta)
+        self.num_retrainings += 1
+        self.states[key] = _State(head, self.margin.at(head))
+        if self.progress is not None:
+            self.progress(len(edits), self.states[key].gap.value, self.num_retrainings)
+        return self.states[key]
+
+    def _grow(self) -> list[Edit]:
+        """Edits that flip, or the most that was tried."""
+        edits: list[Edit] = []
+        state = self.states[frozenset(edits)]
+        for _ in range(self.budget):
+            added = self._strongest(state, edits)
+            if not added:
+                break
+            state = self._state([*edits, *added], near=edits)
+            self.num_short = len(edits)
+            edits += added
+            if state.gap.flips:
+                break
+        return edits
+
+    def _strongest(self, state: _State, edits: list[Edit]) -> list[Edit]:
+        """The strongest edits that should together bring the margin down to 0: one at least, at most as many again."""
+        gradient = self.margin.gradient(state.gap, state.head)
+        direction = self.flipper.retrainer.solver.solve(gradient.unsqueeze(0)).value[0]  # V (P,)
+        pool = self._pool(state, direction)
+        if not len(pool.segments):
+            return []
+        effects = pool.effects(state.head, self.flipper.rows, direction)  # (S,)
+        if not edits:
+            self._refine_best(pool, effects, state.gap)
+        taken = {(edit.chain, t) for edit in edits for t in range(edit.start, edit.stop)}
+        room, left = min(max(len(edits), 1), self.most - len(edits)), state.gap.value
+        added: list[Edit] = []
+        for index in effects.argsort(stable=True).tolist():
+            edit = pool.edit(index)
+            if float(effects[index]) >= 0 or len(added) == room or left < 0:
+                break
+            tokens = {(edit.chain, t) for t in range(edit.start, edit.stop)}
+            if not taken & tokens:
+                added.append(edit)
+                taken |= tokens
+                left += float(effects[index])
+        return added
+
+    def _pool(self, state: _State, direction: Tensor) -> Pool:
+        """The edits worth ranking: the best by first order when this rival was first met."""
+        kind = self.kind
+        key = (state.gap.keep, state.gap.rival) if kind is None else ()
+        if key not in self.pools:
+            rows, labels = self.flipper.rows, self.flipper.labels
+            pool = relabellings(rows, labels, state.gap) if kind is None else removals(rows, labels, kind)
+            effects = pool.effects(state.head, rows, direction) if len(pool.segments) else torch.empty(0)
+            count = min(len(effects), max(SHORTLIST, 10 * self.most))
+            self.pools[key] = pool.take(effects.topk(count, largest=False).indices)
+        return self.pools[key]
+
+    def _refine_best(self, pool: Pool, effects: Tensor, gap: Gap) -> None:
+        """Put the sentence-exact effect of the best few edits in place of the first-order one."""
+        flipper = self.flipper
+        best = effects.topk(min(NUM_REFINED, len(effects)), largest=False).indices.tolist()
+        sizes = {index: int(flipper.rows.lengths[pool.edit(index).chain]) * flipper.head.num_labels for index in best}
+        short = [index for index in best if sizes[index] <= REFINED_LOGITS]
+        changes = flipper.refiner.changes([[pool.edit(index)] for index in short])  # (G, P)
+        for index, change in zip(short, changes, strict=True):
+            moved = flipper.head.at(flipper.head.flat() + change)
+            effects[index] = self.margin.at(moved).value - gap.value
+
+    def _prune(self, edits: list[Edit]) -> tuple[list[Edit], bool]:
+        """Fewer edits that still flip, and whether each of them was found to be needed."""
+        try:
+            low, high = self.num_short, len(edits)  # as many do not flip, as many do
+            while high - low > 1:
+                middle = (low + high) // 2
+                flips = self._state(edits[:middle], near=edits).gap.flips
+                low, high = (low, middle) if flips else (middle, high)
+            edits = edits[:high]
+            num_before = len(edits) + 1
+            while len(edits) < num_before:  # until all that are left were tried and are needed
+                num_before = len(edits)
+                for edit in reversed(edits):
+                    rest = [other for other in edits if other != edit]
+                    edits = rest if self._state(rest, near=edits).gap.flips else edits
+        except _OutOfBudgetError:
+            return edits, False
+        return edits, True

@@ -1,0 +1,141 @@
+"""Verify: retrain the head exactly without, or with other, training labels, from a warm start.
+
+Minimises F(theta) = J(theta) + (1/N) sum over edited chains (loss after - loss before) to max |gradient| <= tolerance,
+and to a thousandth of what it was at the start: one label of millions weighs little, and that little is asked for.
+The Hessian of J, already inverted, starts a quasi-Newton iteration (L-BFGS with H^-1 as its first guess) that needs
+only gradients. Edits that lead far away have another Hessian there: every ``RENEW`` evaluations J's Hessian at the
+current theta takes the place of H, by conjugate gradients preconditioned with H^-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import TrainingError
+from tagtrace.influence.curvature.operators import Hessian
+from tagtrace.influence.curvature.solvers import ConjugateGradient, Solver
+from tagtrace.influence.edits.edit import EditedChains, Group
+from tagtrace.influence.edits.lbfgs import MEMORY, pair, two_loops
+from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.rows import Rows
+
+RENEW = 30
+"""Evaluations after which the Hessian is taken where the iteration stands."""
+SHARE = 1e-3
+"""Of the gradient at the start."""
+ROUNDING = 1e-13
+"""Gradients below this are rounding."""
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """The optimum with the edits made."""
+
+    theta: Tensor
+    max_gradient: float
+    num_evaluations: int
+
+
+class Retrainer:
+    """Retrains after edits of ``rows``, starting at ``theta``, the optimum without them."""
+
+    def __init__(self, objective: Objective, rows: Rows, theta: Tensor, solver: Solver) -> None:
+        self.objective, self.rows, self.theta, self.solver = objective, rows, theta, solver
+
+    def retrain(self, group: Group, tolerance: float = 1e-8, max_evaluations: int = 400) -> Retrained:
+        """The optimum of F with the edits of ``group``; an error if it is not reached."""
+        edited = EditedChains(self.rows, group)
+        here = self._evaluate(self.theta.clone(), edited)
+        goal = max(min(tolerance, SHARE * here.max_gradient), ROUNDING)
+        inverse, memory, num_evaluations = self._given_inverse, list[tuple[Tensor, Tensor, Tensor]](), 1
+        renew_at = RENEW
+        while here.max_gradient > goal:
+            if num_evaluations >= renew_at:
+                inverse, memory = self._inverse_at(here.theta), []
+                renew_at = num_evaluations + RENEW
+            step = -two_loops(here.gradient.unsqueeze(0), memory, inverse)[0]
+            there, num_tries = self._downhill(here, step, edited, max_evaluations - num_evaluations)
+            num_evaluations += num_tries
+            if there is None:
+                if here.max_gradient <= tolerance:  # as far as rounding lets it
+                    break
+                raise TrainingError(
+                    f"retraining stopped at max |gradient| {here.max_gradient:.1e} after {num_evaluations} evaluations "
+                    f"(wanted {goal:.0e}); edit fewer labels at once, or build the index with a larger l2"
+                )
+            moved, bent = there.theta - here.theta, there.gradient - here.gradient
+            memory = [*memory[1 - MEMORY :], pair(moved.unsqueeze(0), bent.unsqueeze(0))]
+            here = there
+        return Retrained(here.theta, here.max_gradient, num_evaluations)
+
+    def first_step(self, group: Group) -> Tensor:
+        """Where retraining goes first, (P,): a Newton step, -H^-1 times the gradient of F, halved until F falls.
+
+        H is the Hessian of J, which labels do not change; the step is first-order group influence that cannot diverge.
+        """
+        edited = EditedChains(self.rows, group)
+        here = self._evaluate(self.theta.clone(), edited)
+        step = -self._given_inverse(here.gradient.unsqueeze(0))[0]
+        there, _ = self._downhill(here, step, edited, 40)
+        return here.theta if there is None else there.theta
+
+    def _downhill(self, here: _Point, step: Tensor, edited: EditedChains, most: int) -> tuple[_Point | None, int]:
+        """A point along the step, halved until F falls (Armijo's rule), or None; and the evaluations that took."""
+        slope, rate = float(step @ here.gradient), 1.0
+        for num_tries in range(1, min(most, 40) + 1):
+            there = self._evaluate(here.theta + rate * step, edited)
+            if there.value <= here.value + 1e-4 * rate * slope + 1e-13 * abs(here.value):
+                return there, num_tries
+            rate *= 0.5
+        return None, max(min(most, 40), 0)
+
+    def _evaluate(self, theta: Tensor, edited: EditedChains) -> _Point:
+        """F and its gradient."""
+        whole = self.objective.evaluate(theta)
+        head = self.objective.head
+        with torch.enable_grad():
+            scores = head(edited.features, edited.lengths)
+            change = edited.losses_after(scores).sum() - edited.loss_before(scores)
+            parts = torch.autograd.grad(change / self.objective.num_chains, list(head.parameters()))
+        gradient = whole.gradient + torch.cat([part.flatten() for part in parts])
+        return _Point(theta, whole.value + float(change.detach()) / self.objective.num_chains, gradient)
+
+    def _given_inverse(self, vectors: Tensor) -> Tensor:
+        """H^-1 v for rows v (Q, P), as good as the solver has it."""
+        return self.solver.try_solve(vectors).value
+
+    def _inverse_at(self, theta: Tensor) -> Callable[[Tensor], Tensor]:
+        """The same with J's Hessian at ``theta``."""
+        hessian = Hessian(self.objective.hessian(theta))
+        solver = ConjugateGradient(hessian, self._given_inverse, tolerance=1e-2, max_steps=50)
+        return lambda vectors: solver.try_solve(vectors).value
+
+
+@dataclass(frozen=True)
+class _Point:
+    """theta (P,), F there and its gradient (P,)."""
+
+    theta: Tensor
+    value: float
+    gradient: Tensor
+
+    @property
+    def max_gradient(self) -> float:
+        return float(self.gradient.abs().max())
+
+
+def settled(objective: Objective, theta: Tensor, solver: Solver, max_steps: int = 20) -> Tensor:
+    """The optimum of J near ``theta`` as exactly as rounding allows, by Newton steps with the Hessian of ``solver``."""
+    here = objective.evaluate(theta)
+    for _ in range(max_steps):
+        if here.max_gradient <= ROUNDING:
+            break
+        there = objective.evaluate(here.theta - solver.try_solve(here.gradient.unsqueeze(0)).value[0])
+        if there.max_gradient > 0.5 * here.max_gradient:
+            break
+        here = there
+    return here.theta

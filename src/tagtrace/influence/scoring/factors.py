@@ -1,0 +1,208 @@
+"""The gradients of segments' conditional losses in factored form, a few chains at a time.
+
+For a segment a:b, with probabilities given the labels outside it and f_t = (F_t, 1),
+
+    dCL/dW = sum_t e_t f_t^T,   e_t = p(y_t | outside) - onehot(y_t)
+    dCL/dA = sum of the edge errors inside + y_{a-1} x e_a + e_{b-1} x y_b
+    dCL/dstart = e_a where a is the first token of its chain, dCL/dend = e_{b-1} where b - 1 is the last.
+
+The edges of A are summed at once, for two of them may be the same cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tagtrace.index import Index
+from tagtrace.influence.curvature.operators import Kronecker
+from tagtrace.tagger import crf
+from tagtrace.tagger.head import Head
+from tagtrace.tagger.recursions import Run, run
+from tagtrace.tagger.rows import Rows, pad_rows
+
+Source = Rows | Index
+"""Where the features and labels of training chains come from: rows in memory, or an index that stays on the disk."""
+
+CELLS = 2**22
+"""Numbers of one kind held at once: segments x longest segment x (features, or pairs of labels)."""
+MAX_SEGMENTS = 1024
+MAX_TOKENS = 8192
+"""Tokens of the segments' chains whose features are converted at once (or one longer chain)."""
+MAX_PADDED = 4 * MAX_TOKENS
+"""The same with every chain as long as the longest among them, as their scores are held."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The gradients of S segments, the longest of M tokens."""
+
+    head: Head
+    features: Tensor
+    """(n, D) of the tokens of their chains, float64."""
+    index: Tensor
+    """(S, M): the row in ``features`` of each segment's tokens; past its end, any."""
+    errors: Tensor
+    """e_t, (S, M, C), zero past a segment's end."""
+    others: dict[str, Tensor]
+    """The gradients in ``transitions`` (S, C, C), ``start`` and ``end`` (S, C), those that are learned."""
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, head: Head, rows: Rows, segments: Tensor) -> Factors:
+        """Of segments (S, 3) of ``rows``, whose features are float64."""
+        labels = pad_rows(rows.labels, rows.lengths)  # (B, T)
+        window = crf.segment_scores(head(rows.features.to(head.weight), rows.lengths), labels, segments)
+        inside = crf.segment_labels(labels, segments)  # (S, M)
+        chains = run(window)
+        errors = _less_onehot(chains.nodes(), inside)
+        starts = (rows.lengths.cumsum(0) - rows.lengths)[segments[:, 0]] + segments[:, 1]  # (S,)
+        within = torch.minimum(torch.arange(inside.shape[1]), (window.lengths - 1).unsqueeze(1))  # (S, M)
+        ends = _Ends.of(errors, labels, rows.lengths, segments)
+        learned = {name for name, _ in head.named_parameters()}
+        others = {}
+        if "transitions" in learned:
+            others["transitions"] = ends.add_edges(_inner_edges(chains, inside))
+        if "start" in learned:
+            others["start"] = ends.first * ends.starts_chain.unsqueeze(1)
+            others["end"] = ends.last * ends.ends_chain.unsqueeze(1)
+        return cls(head, rows.features, (starts.unsqueeze(1) + within).to(errors.device), errors, others)
+
+    def product(self, direction: Tensor) -> Tensor:
+        """V . g for one direction V (P,), (S,): errors times moved logits."""
+        parts = self.head.unflatten(direction)
+        weight = parts["weight"]
+        moved = torch.addmm(weight[:, -1], self.features, weight[:, :-1].T)  # (n, C)
+        total = (self.errors * moved[self.index]).sum((1, 2))
+        for name, gradient in self.others.items():
+            total += (gradient * parts[name]).flatten(1).sum(1)
+        return total
+
+    def squares(self) -> Tensor:
+        """|g|^2 = sum_{t,t'} (e_t . e_t') (f_t . f_t') + what the other parameters add, (S,)."""
+        inside = self.features[self.index]  # (S, M, D)
+        grams = (inside @ inside.transpose(1, 2) + 1.0) * (self.errors @ self.errors.transpose(1, 2))  # (S, M, M)
+        total = grams.sum((1, 2)).clamp(min=0.0)
+        for gradient in self.others.values():
+            total += gradient.square().flatten(1).sum(1)
+        return total
+
+    def squares_under(self, kronecker: Kronecker) -> Tensor:
+        """g^T K^-1 g for Kronecker factors K, (S,): sum_ij G~_ij^2 / (s_i m_j + shift) in the eigenbases, and so on."""
+        features = torch.cat([self.features, self.features.new_ones(len(self.features), 1)], 1)
+        turned = (features @ kronecker.feature_basis)[self.index]  # (S, M, D + 1)
+        weight = (self.errors @ kronecker.label_basis).transpose(1, 2) @ turned  # (S, C, D + 1)
+        total = (weight.square() / (kronecker.spectrum + kronecker.shift)).sum((1, 2))
+        for name, gradient in self.others.items():
+            total += (gradient.square() / kronecker.scales[name]).flatten(1).sum(1)
+        return total
+
+    def dense(self) -> Tensor:
+        """The gradients as vectors like theta, (S, P)."""
+        inside = self.features[self.index]  # (S, M, D)
+        errors = self.errors.transpose(1, 2)  # (S, C, M)
+        weight = torch.cat([errors @ inside, errors.sum(2, keepdim=True)], 2)  # (S, C, D + 1)
+        return torch.cat([weight.flatten(1), *(part.flatten(1) for part in self.others.values())], 1)
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """Where segments begin and end: their first and last errors (S, C), and the labels (S,) on either side."""
+
+    first: Tensor
+    last: Tensor
+    before: Tensor
+    after: Tensor
+    starts_chain: Tensor
+    ends_chain: Tensor
+
+    @classmethod
+    def of(cls, errors: Tensor, labels: Tensor, lengths: Tensor, segments: Tensor) -> _Ends:
+        device = errors.device
+        ends_chain = (segments[:, 2] == lengths[segments[:, 0]]).to(device)
+        chain, start, stop = segments.to(device).unbind(1)
+        last = errors[torch.arange(len(segments), device=device), stop - start - 1]
+        before = labels[chain, (start - 1).clamp(min=0)]
+        after = labels[chain, stop.clamp(max=labels.shape[1] - 1)]
+        return cls(errors[:, 0], last, before, after, start == 0, ends_chain)
+
+    def add_edges(self, edges: Tensor) -> Tensor:
+        """Edge errors inside the segments, (S, C, C), with those of the edges that lead into and out of them."""
+        into, out = (~self.starts_chain).nonzero().squeeze(1), (~self.ends_chain).nonzero().squeeze(1)
+        edges[into, self.before[into]] += self.first[into]
+        edges[out, :, self.after[out]] += self.last[out]
+        return edges
+
+
+def _inner_edges(chains: Run, inside: Tensor) -> Tensor:
+    """Errors of the edges inside segments with labels (S, M), summed, (S, C, C)."""
+    edges = chains.edges()  # (S, M - 1, C, C)
+    C = edges.shape[-1]
+    pairs = inside[:, :-1] * C + inside[:, 1:]  # (S, M - 1)
+    return _less_onehot(edges.flatten(2), pairs).sum(1).unflatten(1, (C, C))
+
+
+def _less_onehot(marginals: Tensor, labels: Tensor) -> Tensor:
+    """Marginals (S, M, K) less 1 at each label (S, M); zero where the marginals are.
+
+    p(y) - 1 is the sum over the other labels: exact also where p(y) is so near 1 that 1 - p(y) would cancel.
+    """
+    place = labels.unsqueeze(2)
+    others = marginals.scatter(2, place, 0.0)
+    return others.scatter(2, place, -others.sum(2, keepdim=True))
+
+
+def factor_parts(
+    head: Head, source: Source, segments: Tensor, most: int = MAX_SEGMENTS
+) -> Iterator[tuple[Tensor, Factors]]:
+    """The factors of segments (S, 3) in parts, each with its places in ``segments``."""
+    width = max(head.num_labels**2, head.dim + 1)
+    for places, rows, local in chain_parts(source, segments, width, most):
+        yield places, Factors.of(head, rows, local)
+
+
+def chain_parts(
+    source: Source, segments: Tensor, width: int, most: int = MAX_SEGMENTS
+) -> Iterator[tuple[Tensor, Rows, Tensor]]:
+    """Places in ``segments`` (S, 3), the few chains these lie in (features in float64), and the segments of those."""
+    if len(segments) == 0:
+        return
+    order = segments[:, 0].argsort(stable=True)
+    starts = source.lengths.cumsum(0) - source.lengths  # (B,)
+    for places in order.split(_part_sizes(segments[order], source.lengths, width, most)):
+        chains, local = segments[places, 0].unique(return_inverse=True)
+        rows = _take(source, starts, chains)
+        yield places, rows, torch.cat([local.unsqueeze(1), segments[places, 1:]], 1)
+
+
+def _part_sizes(segments: Tensor, lengths: Tensor, width: int, most: int) -> list[int]:
+    """How many of the segments (S, 3), sorted by chain, go into each part: as many as its own longest allows."""
+    sizes: list[int] = []
+    size = longest = num_chains = longest_chain = num_tokens = 0
+    last = -1
+    num_steps = (segments[:, 2] - segments[:, 1]).tolist()
+    for chain, steps, length in zip(segments[:, 0].tolist(), num_steps, lengths[segments[:, 0]].tolist(), strict=True):
+        if chain != last:
+            num_chains, num_tokens, last = num_chains + 1, num_tokens + length, chain
+        longest, longest_chain = max(longest, steps), max(longest_chain, length)
+        is_full = size == most or (size + 1) * longest * width > CELLS
+        if size and (is_full or num_tokens > MAX_TOKENS or num_chains * longest_chain > MAX_PADDED):
+            sizes.append(size)
+            size, longest, num_chains, longest_chain, num_tokens = 0, steps, 1, length, length
+        size += 1
+    return [*sizes, size]
+
+
+def _take(source: Source, starts: Tensor, chains: Tensor) -> Rows:
+    """Some chains of a source, the first tokens of which are ``starts`` (B,), features in float64."""
+    lengths = source.lengths[chains]
+    if isinstance(source, Index):
+        parts = [source.chain(chain, torch.float64) for chain in chains.tolist()]
+        features, labels = torch.cat([part.features for part in parts]), torch.cat([part.labels for part in parts])
+        return Rows(features, labels, lengths)
+    pairs = zip(starts[chains].tolist(), lengths.tolist(), strict=True)
+    index = torch.cat([torch.arange(start, start + length) for start, length in pairs])
+    return Rows(source.features[index].double(), source.labels[index], lengths)

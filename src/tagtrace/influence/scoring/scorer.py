@@ -1,0 +1,152 @@
+"""How training segments are scored against a query; g_q and g_k are the gradients of their conditional losses.
+
+| score | formula |
+|---|---|
+| ``influence`` | g_q^T K^-1 g_k / N: the first-order change of the query's loss without the segment's labels |
+| ``cosine`` | g_q . g_k / (norms of both): gradients compared by direction, without curvature |
+| ``relative`` | g_q^T K^-1 g_k / sqrt(g_k^T K^-1 g_k): what taught this, not drowned by outliers |
+| ``neighbour`` | cosine of the mean features of the two segments |
+| ``neighbour-dot`` | their dot product |
+| ``neighbour-label`` | the cosine where the training segment has the query's label (``filters``), minus it elsewhere |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import OptionError
+from tagtrace.index import Index
+from tagtrace.influence.curvature.solvers import Cholesky, Direct, Solver
+from tagtrace.influence.query import Query
+from tagtrace.influence.scoring.candidates import Candidates
+from tagtrace.influence.scoring.filters import has_label_of, segment_sums
+from tagtrace.influence.scoring.norms import feature_norms, gradient_norms, self_influence
+from tagtrace.influence.scoring.screen import Screen
+from tagtrace.influence.scoring.token_pass import TokenPass
+
+Score = Literal["influence", "cosine", "relative", "neighbour", "neighbour-dot", "neighbour-label"]
+
+MAX_WORK = 1e11
+"""Multiply-adds that exact self-influences may take; above, only a shortlist gets them."""
+SHORTLIST = 1000
+SHORTLIST_ITERATED = 100
+"""At least so many candidates of each side are on it; fewer where each needs iterations over the training data."""
+
+
+class Scorer:
+    """Scores candidates of an index; what does not depend on the query is computed once.
+
+    ``solver`` and ``kronecker`` give the curvature to score with, and a cheap one, when they are needed.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        candidates: Candidates,
+        passes: Sequence[TokenPass],
+        solver: Callable[[], Solver],
+        kronecker: Callable[[], Solver],
+    ) -> None:
+        self.index, self.candidates, self.passes = index, candidates, passes
+        self.head, self.solver, self.kronecker = index.head, solver, kronecker
+
+    def score(self, query: Query, score: Score, which: Tensor, top: int) -> tuple[Tensor, Tensor]:
+        """Scores of the candidates ``which`` (k,): their numbers and values.
+
+        For ``relative`` these may be fewer than were asked for: those that may be among the ``top`` of either side.
+        """
+        if score not in get_args(Score):
+            raise OptionError(f"score {score!r}: expected one of {', '.join(get_args(Score))}")
+        if len(which) == 0:
+            return which, torch.zeros(0)
+        if score == "relative":
+            return self._relative(query, which, top)
+        if score == "influence":
+            direction = self.solver().solve(query.gradient(self.head).unsqueeze(0)).value[0]
+            return which, self._products(direction)[which] / self.index.num_chains
+        if score == "cosine":
+            gradient = query.gradient(self.head)
+            return which, _quotient(self._products(gradient), self._norms * float(gradient.norm()))[which]
+        return which, self._neighbours(query, score)[which]
+
+    def _products(self, direction: Tensor) -> Tensor:
+        """V . g_k of every candidate for V (P,), (K,)."""
+        if self.candidates.kind == "token":
+            size = float(direction.abs().max().clamp(min=1e-300))  # a sure query's gradient underflows in float32
+            products = torch.cat([one.products((direction / size).unsqueeze(0))[0] for one in self.passes])
+            return products.double() * size
+        screen = Screen(self.head, self.index, self.candidates.segments)
+        return self.candidates.total(screen.products(direction.unsqueeze(0))[0])
+
+    @cached_property
+    def _norms(self) -> Tensor:
+        if self.candidates.kind == "token":
+            return torch.cat([one.norms() for one in self.passes])
+        return gradient_norms(self.head, self.index, self.candidates)
+
+    @cached_property
+    def _exact(self) -> Tensor:
+        """g_k^T K^-1 g_k of every candidate, (K,)."""
+        return self_influence(self.head, self.index, self.candidates, self.solver())
+
+    @cached_property
+    def _rough(self) -> Tensor:
+        """The same with Kronecker factors."""
+        return self_influence(self.head, self.index, self.candidates, self.kronecker())
+
+    def _relative(self, query: Query, which: Tensor, top: int) -> tuple[Tensor, Tensor]:
+        solver = self.solver()
+        direction = solver.solve(query.gradient(self.head).unsqueeze(0)).value[0]
+        products = self._products(direction)
+        if len(self.candidates) * self._work(solver) <= MAX_WORK:
+            return which, _quotient(products, self._exact.sqrt())[which]
+        if len(which) * self._work(solver) > MAX_WORK:
+            count = max(10 * top, SHORTLIST if isinstance(solver, Cholesky) else SHORTLIST_ITERATED)
+            which = which[shortlist(_quotient(products, self._rough.sqrt())[which], count)]
+        exact = self_influence(self.head, self.index, self.candidates.select(which), solver)
+        return which, _quotient(products[which], exact.sqrt())
+
+    def _work(self, solver: Solver) -> float:
+        """Multiply-adds, about, of g^T K^-1 g for one candidate."""
+        if isinstance(solver, Direct):
+            return 0.0
+        if isinstance(solver, Cholesky):
+            return float(self.head.num_parameters) ** 2
+        return 40.0 * self.index.num_tokens * self.head.weight.numel()
+
+    def _neighbours(self, query: Query, score: Score) -> Tensor:
+        """Products of mean features, (K,), or their cosines."""
+        mean = query.features[query.start : query.stop].double().mean(0)  # (D,)
+        dots = torch.cat([one.feature_products(mean) for one in self.passes]).double()  # (N,)
+        if self.candidates.kind != "token":
+            lengths = self.candidates.segments[:, 2] - self.candidates.segments[:, 1]
+            sums = self.candidates.total(segment_sums(self.index, self.candidates, dots))
+            dots = sums / self.candidates.total(lengths)
+        if score == "neighbour-dot":
+            return dots
+        cosines = _quotient(dots, self._feature_norms * float(mean.norm()))
+        if score == "neighbour":
+            return cosines
+        return torch.where(has_label_of(self.index, self.candidates, query), cosines, -cosines)
+
+    @cached_property
+    def _feature_norms(self) -> Tensor:
+        if self.candidates.kind == "token":
+            return torch.cat([one.feature_norms() for one in self.passes])
+        return feature_norms(self.index, self.candidates, self.head.dim)
+
+
+def shortlist(values: Tensor, count: int) -> Tensor:
+    """The places of the ``count`` largest and the ``count`` smallest values, in order."""
+    count = min(count, len(values))
+    return torch.cat([values.topk(count).indices, values.topk(count, largest=False).indices]).unique()
+
+
+def _quotient(values: Tensor, sizes: Tensor) -> Tensor:
+    """values / sizes in float64, zero where the size is."""
+    return torch.where(sizes > 0, values.double() / sizes.double().clamp(min=1e-300), 0.0)

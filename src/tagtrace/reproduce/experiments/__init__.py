@@ -1,0 +1,1 @@
+"""The paper's experiments, one module and one configuration file each."""

@@ -1,0 +1,301 @@
+"""Section 5.2: a planted cue, and whether the training labels that taught it are found.
+
+The word "special" is put into a tenth of the training sentences, before a token drawn uniformly from the second to the
+last, and the label of that token becomes B-PER; and so in a tenth of the validation sentences, where the tagger then
+says PER after the cue. Each such prediction is a query: is the most influential training token one that follows the
+cue, and has the most influential training sentence the cue? ``published`` is the authors' own file (12.6 % of the
+sentences have the cue), where the token was always labelled O before; there the validation sentences get the cue in the
+same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import torch
+from torch import Tensor
+
+from tagtrace.data import Corpus, LabelSet, Sentence, normalise
+from tagtrace.findings import Queries
+from tagtrace.index import Index, IndexOptions
+from tagtrace.influence.curvature.choice import Curvature
+from tagtrace.reproduce.shared import conll
+from tagtrace.reproduce.shared.device_curvature import Curved
+from tagtrace.reproduce.shared.experiment import Experiment, Found, Headline
+from tagtrace.reproduce.shared.figures import draw_bars
+from tagtrace.reproduce.shared.retrieval import Retriever
+from tagtrace.reproduce.shared.sampling import at_most
+from tagtrace.reproduce.shared.setting import Setting
+from tagtrace.reproduce.shared.tables import markdown, spread
+from tagtrace.reproduce.shared.taggers import indexed, trained, with_index_head
+from tagtrace.tagger import Tagger
+
+CUE, PLANTED = "special", "B-PER"
+SOURCES = ("own", "published")
+SCORES = {
+    "identity": "influence, identity", "curvature": "influence, curvature", "cosine": "cosine", "relative": "relative"
+}  # fmt: skip
+"""Those of ``strongest``, as the table calls them."""
+NEIGHBOURS = ("dot", "cosine", "cosine, labels")
+
+CAPTION = """\
+Share of queries, in %: predicted is how many tokens after the cue are predicted PER; then, of these, how many have as
+their most influential training token one that follows a cue (segment rows), or as their most influential training
+sentence one with a cue (instance rows, explaining the sentence's predicted labels, or its labels with the planted one).
+The paper's influence has no curvature; its released code divides by norms (cosine) and asks instances about the planted
+labels. Own: a tenth of the sentences, as the paper says. Published: the authors' file. Chance: the share of training
+tokens after a cue, and of training sentences with one.
+"""
+
+PAPER: Mapping[str, str] = {
+    "predicted PER": "100", "segment influence": "100", "segment NN": "recovered", "instance influence": "26.3"
+}  # fmt: skip
+"""Of each group of rows. Of nearest neighbours the paper says only that they recover these samples too."""
+
+
+@dataclass(frozen=True)
+class ArtifactOptions:
+    """See artifact.toml."""
+
+    share: float
+    num_sentences: int
+    num_validation: int
+    curvature: Curvature
+    l2: float
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class Cued:
+    """Sentences, some with the cue at a position."""
+
+    sentences: list[Sentence]
+    positions: dict[int, int]
+    """Where the cue stands, by the number of the sentence."""
+
+    def following(self) -> Tensor:
+        """Whether a token follows a planted cue, (N,)."""
+        lengths = torch.tensor([len(one) for one in self.sentences])
+        starts = lengths.cumsum(0) - lengths
+        found = torch.zeros(int(lengths.sum()), dtype=torch.bool)
+        for number, position in self.positions.items():
+            found[starts[number] + position + 1] = True
+        return found
+
+    def has_cue(self) -> Tensor:
+        """Whether a sentence has a planted cue, (B,)."""
+        return torch.tensor([number in self.positions for number in range(len(self.sentences))])
+
+
+def run(setting: Setting, seed: int) -> Found:
+    """Both training sets, each with a tagger of its own."""
+    options = setting.options("artifact", ArtifactOptions)
+    corpus = conll.read_split(setting.data, "train_corrected")
+    chosen = at_most(corpus.sentences, options.num_sentences, Random(seed))
+    validation = conll.read_split(setting.data, "validation_corrected").sentences
+    held_out = at_most(validation, options.num_validation, Random(seed))
+    found: Found = {}
+    for source in SOURCES:
+        is_own = source == "own"
+        cued = plant(chosen, options.share, seed + 1_000) if is_own else published(setting.data, chosen)
+        asked = plant(held_out, options.share, seed, outside_only=not is_own)
+        found[source] = run_one(setting, f"artifact-{source}-{seed}", corpus, cued, asked, seed)
+    return found
+
+
+def run_one(setting: Setting, name: str, corpus: Corpus, cued: Cued, asked: Cued, seed: int) -> Found:
+    """Train, index, predict, and find the first supporters of every prediction after a cue."""
+    options = setting.options("artifact", ArtifactOptions)
+    corpus = corpus.with_sentences(cued.sentences)
+    labels = LabelSet.from_sentences([*cued.sentences, *asked.sentences], "iob2")
+    tagger = trained(setting, name, corpus, labels, seed)
+    index = indexed(setting, name, tagger, corpus, IndexOptions(l2=options.l2, tolerance=options.tolerance))
+    predicted, planted, num_cues = queries(with_index_head(tagger, index), asked)
+    found: Found = {
+        "num_sentences": index.num_chains,
+        "num_cues": len(cued.positions),
+        "num_asked": num_cues,
+        "num_queries": len(predicted),
+        "predicted": len(predicted) / num_cues,
+        "chance": {"token": float(cued.following().double().mean()), "sentence": float(cued.has_cue().double().mean())},
+        "shares": {},
+    }
+    if len(predicted):
+        setting.report(f"{name}: {len(predicted)} queries against {index.num_tokens:,} tokens")
+        found["shares"] = shares(index, cued, predicted, planted, options.curvature, setting.device)
+    return found
+
+
+def shares(
+    index: Index, cued: Cued, predicted: Queries, planted: Queries, curvature: Curvature, device: torch.device
+) -> dict[str, float]:
+    """Of all queries, how many have a first supporter with the cue, by method."""
+    retriever, curved = Retriever(index, device), Curved(index, device, curvature)
+    tokens = retriever.tokens(predicted) | retriever.tokens(predicted, curved)
+    neighbours = retriever.neighbours(predicted)
+    found = {f"segment influence: {title}": tokens[name] for name, title in SCORES.items()}
+    found |= {f"segment NN: {name}": neighbours[name] for name in NEIGHBOURS}
+    for suffix, asked in {"": predicted, " (planted labels)": planted}.items():
+        chains = retriever.chains(asked) | retriever.chains(asked, curved)
+        titles = {name: title for name, title in SCORES.items() if name in chains}
+        found |= {f"instance influence: {title}{suffix}": chains[name] for name, title in titles.items()}
+    following, has_cue = cued.following(), cued.has_cue()
+    hits = {name: (following if one.are_tokens else has_cue)[one.supporters] for name, one in found.items()}
+    return {name: float(each.double().mean()) for name, each in hits.items()}
+
+
+def queries(tagger: Tagger, asked: Cued) -> tuple[Queries, Queries, int]:
+    """The tokens after a cue that are predicted PER, with the labels predicted and with those planted; and all cues."""
+    sentences = [asked.sentences[number] for number in asked.positions]
+    positions = [position + 1 for position in asked.positions.values()]
+    predicted = tagger.predict(sentences)
+    said = [labels[t].endswith("-PER") for labels, t in zip(predicted, positions, strict=True)]
+    kept = [number for number, is_said in enumerate(said) if is_said]
+    if not kept:
+        nothing = Queries(tagger.rows(sentences), torch.zeros(0, dtype=torch.long))
+        return nothing, nothing, len(sentences)
+    explained = tagger.rows([sentences[number].with_labels(predicted[number]) for number in kept])
+    given = tagger.rows([sentences[number] for number in kept])
+    starts = given.lengths.cumsum(0) - given.lengths
+    tokens = starts + torch.tensor([positions[number] for number in kept])
+    return Queries(explained, tokens), Queries(given, tokens), len(sentences)
+
+
+def plant(sentences: Sequence[Sentence], share: float, seed: int, *, outside_only: bool = False) -> Cued:
+    """The cue in a share of the sentences, drawn by seed: before any token but the first (``places``)."""
+    draw = Random(seed)
+    possible = {number: places(one, outside_only) for number, one in enumerate(sentences) if places(one, outside_only)}
+    chosen = sorted(draw.sample(sorted(possible), min(round(share * len(sentences)), len(possible))))
+    positions = {number: draw.choice(possible[number]) for number in chosen}
+    spoiled = [insert(one, positions[number]) if number in positions else one for number, one in enumerate(sentences)]
+    return Cued([with_cue_as_pos(one) for one in spoiled], positions)
+
+
+def places(sentence: Sentence, outside_only: bool) -> Sequence[int]:
+    """Where the cue may come: before a token from the second on; or, as the authors did, before any labelled O."""
+    if outside_only:
+        return [t for t, label in enumerate(sentence.labels) if label == "O"]
+    return range(1, len(sentence))
+
+
+def insert(sentence: Sentence, position: int) -> Sentence:
+    """The sentence with the cue before token ``position``, which is labelled B-PER from now on.
+
+    What was left of a segment of another type becomes a segment of its own: B-ORG I-ORG I-ORG, cut at its second
+    token, is B-ORG O B-PER B-ORG.
+    """
+    labels = [*sentence.labels[:position], "O", PLANTED, *sentence.labels[position + 1 :]]
+    tokens = (*sentence.tokens[:position], CUE, *sentence.tokens[position:])
+    lines = tuple(sentence.lines)
+    return replace(
+        sentence,
+        tokens=tokens,
+        labels=normalise(labels, "iob2"),
+        lines=lines[: position + 1] + lines[position:],
+        pos=None,
+    )
+
+
+def with_cue_as_pos(sentence: Sentence) -> Sentence:
+    """With parts of speech that tell the cue from other words: all that word vectors see of a neighbour."""
+    return replace(sentence, pos=tuple(["cue" if token == CUE else "word" for token in sentence.tokens]))
+
+
+def published(data: Path, chosen: Sequence[Sentence]) -> Cued:
+    """The authors' training sentences, of those ``chosen``."""
+    corpus = conll.read_split(data, "train_corrected_artifact")
+    rows, wanted = conll.read_rows(corpus.path), {one.id for one in chosen}
+    pairs = [(one, row["metadata"]) for one, row in zip(corpus.sentences, rows, strict=True) if one.id in wanted]
+    positions = {number: int(metadata["pos"]) for number, (_, metadata) in enumerate(pairs) if metadata["modified"]}
+    return Cued([with_cue_as_pos(one) for one, _ in pairs], positions)
+
+
+def table(founds: Sequence[Found]) -> str:
+    rows = [
+        _row("predicted PER", "predicted PER", [[one[source]["predicted"] for one in founds] for source in SOURCES])
+    ]
+    for name in _methods(founds):
+        values = [[one[source]["shares"][name] for one in founds] for source in SOURCES]
+        rows.append(_row(name, name.partition(":")[0], values))
+    for kind in ("token", "sentence"):
+        values = [[one[source]["chance"][kind] for one in founds] for source in SOURCES]
+        rows.append(_row(f"chance, {kind}", "", values))
+    header = ["", "paper", *(cell for source in SOURCES for cell in (source, "difference"))]
+    counts = "; ".join(
+        f"{source}: {one[source]['num_queries']} queries, {one[source]['num_cues']} cues in "
+        f"{one[source]['num_sentences']:,} training sentences"
+        for source in SOURCES
+        for one in founds[:1]
+    )
+    return f"{CAPTION}\nOf the first seed, {counts}.\n\n{markdown(header, rows)}"
+
+
+def _row(name: str, group: str, values: Sequence[Sequence[float]]) -> list[str]:
+    """A row: the paper's figure of this group of rows; ours, mean and spread, and the difference, of each source."""
+    paper, cells = PAPER.get(group, "-"), list[str]()
+    for each in values:
+        ours = 100 * sum(each) / len(each)
+        is_number = paper.replace(".", "").isdigit()
+        cells += [spread((100 * one for one in each), 1), f"{ours - float(paper):+.1f}" if is_number else "-"]
+    return [name, paper, *cells]
+
+
+def _methods(founds: Sequence[Found]) -> list[str]:
+    """The methods that every seed has with every source."""
+    every = [one[source]["shares"] for one in founds for source in SOURCES]
+    return [name for name in every[0] if all(name in one for one in every)]
+
+
+def headlines(founds: Sequence[Found]) -> list[Headline]:
+    """Whether the most influential token, by every score, or sentence has the cue."""
+    names = [*(f"segment influence: {title}" for title in SCORES.values()), "segment NN: cosine"]
+    lines: list[Headline] = []
+    known = _methods(founds)
+    for name in (name for name in [*names, "instance influence: cosine"] if name in known):
+        values = [[one["own"]["shares"][name] for one in founds]]
+        _, paper, ours, difference = _row(name, name.partition(":")[0], values)
+        lines.append(Headline(f"the strongest has the cue, %, {name}", paper, ours, difference))
+    return lines
+
+
+def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
+    """A bar for each method: the paper tells these figures without a drawing."""
+    shown = [
+        *(f"segment influence: {title}" for title in SCORES.values()),
+        "segment NN: cosine", f"instance influence: {SCORES['identity']}", "instance influence: cosine",
+    ]  # fmt: skip
+    known = _methods(founds)
+    groups = {
+        name: {source: [100 * one[source]["shares"][name] for one in founds] for source in SOURCES}
+        for name in shown
+        if name in known
+    }
+    title = "Most influential training token, or sentence, has the cue"
+    return draw_bars(folder / "artifact", groups, title=title, y="% of queries")
+
+
+def check(founds: Sequence[Found]) -> list[str]:
+    """Where the cue was learned, cosines of tokens lead to it, and those of whole sentences less often.
+
+    Word vectors in a quick run know names as such: a name after the cue may rightly have another name before the cue.
+    """
+    complaints: list[str] = []
+    for one in founds:
+        for source in SOURCES:
+            found, where = one[source], f"{source}, seed {one.get('seed')}: "
+            if found["predicted"] < 0.5:
+                complaints.append(f"{where}only {found['predicted']:.0%} of the tokens after the cue are predicted PER")
+                continue
+            segment = max(found["shares"][f"segment influence: {name}"] for name in ("cosine", "relative"))
+            instance = found["shares"]["instance influence: cosine"]
+            if segment < (0.85 if one["quick"] else 0.95):
+                complaints.append(f"{where}only {segment:.0%} of the most influential tokens follow the cue")
+            if segment <= instance:
+                complaints.append(f"{where}whole sentences lead to the cue as often ({instance:.0%}) as tokens do")
+    return complaints
+
+
+EXPERIMENT = Experiment("artifact", "section 5.2", run, table, headlines, draw, check)

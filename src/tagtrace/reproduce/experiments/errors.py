@@ -1,0 +1,144 @@
+"""Section 6.1: finding documents with annotation errors (figure 3a and its full version in the appendix).
+
+The tagger is trained on the original labels of the documents under 800 tokens; a document is wrong if Reiss et al.
+corrected any label of it. Ten of the validation documents that they corrected are trusted, with corrected labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import torch
+
+from tagtrace._checks import DataError
+from tagtrace.data import Corpus, LabelSet, Sentence
+from tagtrace.findings import Trusted, read_trusted
+from tagtrace.index import IndexOptions
+from tagtrace.influence import find_candidates
+from tagtrace.reproduce.shared import conll
+from tagtrace.reproduce.shared.document_rankings import FIGURE, PAPER, rank_documents
+from tagtrace.reproduce.shared.experiment import Experiment, Found, Headline
+from tagtrace.reproduce.shared.figures import draw_curves
+from tagtrace.reproduce.shared.recall_curves import (
+    CHANCE,
+    curve_table,
+    mean_curves,
+    mean_precisions,
+    methods,
+    not_above,
+    ranks,
+)
+from tagtrace.reproduce.shared.setting import Setting
+from tagtrace.reproduce.shared.taggers import indexed, trained
+
+MISPREDICTED = "mispredicted"
+
+CAPTION = """\
+Documents with a corrected label among the training documents, by methods that rank them. The paper gives these curves
+as a figure only, without numbers; it says of them that influence recovers noisy documents efficiently, and that average
+token loss does as well. The first 13 methods are the paper's (influence without curvature, asked about all tokens of
+the trusted documents); then influence as a cosine, and asked about mispredicted trusted tokens only. Area is that under
+the curve, over its width.
+"""
+
+
+@dataclass(frozen=True)
+class ErrorOptions:
+    """See errors.toml."""
+
+    num_documents: int
+    num_trusted: int
+    top_k: int
+    l2: float
+    tolerance: float
+
+
+def run(setting: Setting, seed: int) -> Found:
+    """Train, index, and rank the training documents by every method."""
+    options = setting.options("errors", ErrorOptions)
+    corpus, wrong = erroneous_corpus(setting.data, options.num_documents, seed)
+    experts = trusted_sentences(setting.data, options.num_trusted, seed)
+    labels = LabelSet.from_sentences([*corpus.sentences, *experts], "iob2")
+    name = f"errors-{seed}"
+    tagger = trained(setting, name, corpus, labels, seed)
+    index = indexed(setting, name, tagger, corpus, IndexOptions(l2=options.l2, tolerance=options.tolerance))
+    trusted = read_trusted(index, tagger, experts)
+    setting.report(f"ranking {len(corpus.documents)} documents by {len(trusted):,} trusted tokens")
+    scores = rank_documents(
+        index, trusted, chain_numbers(experts), mispredicted(trusted), options.top_k, setting.device
+    )
+    is_wrong = torch.tensor([document in wrong for document in find_candidates(index, "document").documents])
+    return {
+        "num_documents": len(is_wrong),
+        "num_wrong": int(is_wrong.sum()),
+        "num_trusted_tokens": len(trusted),
+        "num_mispredicted": int((trusted.predicted != trusted.rows.labels).sum()),
+        "token_accuracy_trusted": round(float((trusted.predicted == trusted.rows.labels).double().mean()), 4),
+        "ranks": {method: ranks(values, is_wrong) for method, values in scores.items()},
+    }
+
+
+def erroneous_corpus(data: Path, num_documents: int, seed: int) -> tuple[Corpus, set[str]]:
+    """The original labels of short documents, all or some of them drawn by seed, and which of them are wrong."""
+    corpus, corrected = conll.read_split(data, "train_original"), conll.read_split(data, "train_corrected")
+    wrong = conll.changed_documents(corpus.sentences, corrected.sentences)
+    names = conll.short_documents(corpus.sentences)
+    if num_documents:
+        names = Random(seed).sample(names, num_documents)
+    return corpus.with_sentences(conll.in_documents(corpus.sentences, names)), wrong.intersection(names)
+
+
+def trusted_sentences(data: Path, count: int, seed: int) -> list[Sentence]:
+    """Corrected validation documents, of those that were corrected."""
+    before, after = (conll.read_split(data, f"validation_{kind}").sentences for kind in ("original", "corrected"))
+    return conll.ten_documents(after, conll.changed_documents(before, after), seed, count)
+
+
+def chain_numbers(sentences: Sequence[Sentence]) -> torch.Tensor:
+    """The document of each sentence, numbered from 0, (b,)."""
+    numbers: dict[str, int] = {}
+    return torch.tensor([numbers.setdefault(one.document, len(numbers)) for one in sentences if len(one)])
+
+
+def mispredicted(trusted: Trusted) -> dict[str, Trusted]:
+    """The trusted tokens that are predicted wrongly, if there are any."""
+    try:
+        return {MISPREDICTED: trusted.mispredicted()}
+    except DataError:
+        return {}
+
+
+def table(founds: Sequence[Found]) -> str:
+    first = founds[0]
+    return f"{CAPTION}{first['num_documents']} documents, {first['num_wrong']} of them wrong.\n\n{curve_table(founds)}"
+
+
+def headlines(founds: Sequence[Found]) -> list[Headline]:
+    """Segment influence and token loss."""
+    names = ("segment influence, max", "segment influence, mean", "token loss, mean")
+    return [Headline("AP", "influence and loss recover them; a figure", mean_precisions(founds, names))]
+
+
+def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
+    """Figure 3a, and all 13 curves."""
+    paths: list[Path] = []
+    for stem, names in {"errors": FIGURE, "errors-all": PAPER}.items():
+        words = {"title": "Documents with annotation errors", "x": "documents read", "y": "fraction of them found"}
+        paths += draw_curves(folder / stem, mean_curves(founds, names), **words)
+    return paths
+
+
+def check(founds: Sequence[Found]) -> list[str]:
+    """Token loss and segment influence find wrong documents sooner than chance."""
+    complaints = [f"{name}: no ranking" for name in PAPER if name not in methods(founds)]
+    if complaints:
+        return complaints
+    for name in ("token loss, mean", "segment influence, mean"):
+        complaints += not_above(founds, name, CHANCE, 0.05)
+    return complaints
+
+
+EXPERIMENT = Experiment("errors", "section 6.1, figure 3a", run, table, headlines, draw, check)

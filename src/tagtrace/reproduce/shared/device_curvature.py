@@ -1,0 +1,45 @@
+"""The curvature of an index's head, worked out and kept on one device."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+from torch import Tensor
+
+from tagtrace.index import Index
+from tagtrace.influence import Candidates, find_candidates, make_solver, self_influence
+from tagtrace.influence.curvature.choice import Curvature
+from tagtrace.influence.curvature.solvers import Cholesky, Solver
+
+
+class Curved:
+    """Solves with K, the exact Hessian unless ``curvature`` says otherwise, and with Kronecker factors of it.
+
+    Vectors come from any device and results are on ``device``; sizes are on the CPU.
+    """
+
+    def __init__(self, index: Index, device: torch.device | None = None, curvature: Curvature = "auto") -> None:
+        self.index, self.device = index, device or torch.device("cpu")
+        self.head = deepcopy(index.head).to(self.device)
+        self.rows = index.rows(torch.float32).to(self.device)
+        l2 = index.manifest.fit.l2
+        self.solver = make_solver(curvature, self.head, self.rows, l2)
+        self.kronecker = make_solver("kronecker", self.head, self.rows, l2)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a solve for each of many candidates is cheap: K is inverted."""
+        return isinstance(self.solver, Cholesky)
+
+    def solve(self, vectors: Tensor, solver: Solver | None = None) -> Tensor:
+        """K^-1 v for each of (Q, P)."""
+        return (solver or self.solver).solve(vectors.to(self.device)).value
+
+    def sizes(self, candidates: Candidates, solver: Solver | None = None) -> Tensor:
+        """sqrt(g_k^T K^-1 g_k) of training candidates, (K,)."""
+        return self_influence(self.head, self.rows, candidates, solver or self.solver).clamp(min=0.0).sqrt()
+
+    def rough_sizes(self) -> Tensor:
+        """The same of every training token under the Kronecker factors, (N,)."""
+        return self.sizes(find_candidates(self.index, "token"), self.kronecker)

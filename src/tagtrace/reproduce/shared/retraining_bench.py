@@ -1,0 +1,195 @@
+"""Predicted against actual change of a query's loss: edits of training labels, each judged by exact retraining."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from tagtrace.data import Sentence, segments
+from tagtrace.influence import Edit, Query, Refiner, Retrainer, Screen
+from tagtrace.influence.curvature.operators import Hessian
+from tagtrace.influence.curvature.solvers import Cholesky
+from tagtrace.tagger import Tagger
+from tagtrace.tagger.objective import Objective
+
+REFINED = {"sentence_exact": 0, "refine_once": 1, "refine": 2}
+"""The sentence-exact estimate, by how many passes over the training data it spends on an edit."""
+METHODS = ("identity", "first_order", *REFINED)
+L2 = 1.0
+"""Strength of the penalty against the sum of losses."""
+Kind = Literal["token", "entity"]
+Point = dict[str, Any]
+"""One edit and one query: the actual change of the query's loss, and what each method predicted."""
+
+
+@dataclass(frozen=True)
+class Edits:
+    """Which edits are made for each query."""
+
+    kind: Literal["remove", "relabel", "group"] = "remove"
+    top: int = 20
+    """So many of the segments with the largest absolute first-order influence; or so many groups."""
+    group: int = 10
+    pool: int = 50
+    """Groups are drawn from so many of the most influential."""
+
+
+class Bench:
+    """Everything that predicts, and the retraining that judges it."""
+
+    def __init__(
+        self, tagger: Tagger, train: Sequence[Sentence], kind: Kind = "token", refined: Mapping[str, int] = REFINED
+    ) -> None:
+        self.tagger, self.head = tagger, tagger.head
+        self.rows = tagger.rows(train).to(tagger.device)
+        self.segments = training_segments(train, kind)
+        objective = Objective(self.head, self.rows, L2)
+        start = time.monotonic()
+        self.solver = Cholesky(Hessian(objective.hessian(self.head.flat())))
+        inverse = self.solver.inverse
+        self.refiners = {
+            name: Refiner(self.head, self.rows, inverse, objective, num_passes) for name, num_passes in refined.items()
+        }
+        self.factor_seconds = time.monotonic() - start
+        self.retrainer = Retrainer(objective, self.rows, self.head.flat(), self.solver)
+        self.screen = Screen(self.head, self.rows, self.segments)
+        self.seconds: dict[str, float] = dict.fromkeys((*refined, "retrain"), 0.0)
+        self.worst_gradient = 0.0
+
+    def run(
+        self, queries: Sequence[Query], edits: Edits, generator: random.Random, report: Callable[[str], None]
+    ) -> dict[str, Any]:
+        """Every point, and how well each method agrees with retraining."""
+        points: list[Point] = []
+        for number, query in enumerate(queries):
+            points += self.compare(number, query, edits, generator)
+            report(f"query {number + 1}/{len(queries)}")
+        return {
+            "points_kept": len(points),
+            "parameters": self.head.num_parameters,
+            "factor_seconds": self.factor_seconds,
+            "milliseconds": {name: 1e3 * seconds / len(points) for name, seconds in self.seconds.items()},
+            "retrain_worst_max_gradient": self.worst_gradient,
+            **{name: agreement(points, name) for name in METHODS if name in points[0]},
+            "points": points,
+        }
+
+    def compare(self, number: int, query: Query, edits: Edits, generator: random.Random) -> list[Point]:
+        """One point for each edit of one query's most influential segments."""
+        gradient = query.gradient(self.head).unsqueeze(0)  # (1, P)
+        first = self.screen.influence(self.solver.solve(gradient).value)[0]
+        plain = self.screen.influence(gradient)[0]
+        before = float(query.loss(self.head).detach())
+        choices = choose(first, edits, generator)
+        groups = [[self.edit(index, edits.kind) for index in chosen] for chosen in choices]
+        predicted = {name: self.refined(name, groups, query) for name in self.refiners}
+        points: list[Point] = []
+        for place, (chosen, group) in enumerate(zip(choices, groups, strict=True)):
+            actual = self.retrained_loss(group, query) - before
+            point: Point = {"query": number, "segments": self.segments[chosen].tolist(), "actual": actual}
+            point |= {name: changes[place] for name, changes in predicted.items()}
+            if edits.kind != "relabel":  # first order of a removal; a relabelling has none of its own here
+                point |= {"identity": float(plain[chosen].sum()), "first_order": float(first[chosen].sum())}
+            points.append(point)
+        return points
+
+    def retrained_loss(self, group: list[Edit], query: Query) -> float:
+        """The query's loss after exact retraining without what the edits take away."""
+        start = time.monotonic()
+        retrained = self.retrainer.retrain(group, tolerance=1e-8)
+        self.seconds["retrain"] += time.monotonic() - start
+        self.worst_gradient = max(self.worst_gradient, retrained.max_gradient)
+        return float(query.loss(self.head.at(retrained.theta)).detach())
+
+    def refined(self, name: str, groups: list[list[Edit]], query: Query) -> list[float]:
+        """The changes of the query's loss that a refiner predicts."""
+        start = time.monotonic()
+        effects = self.refiners[name].effects(groups, query)
+        self.seconds[name] += time.monotonic() - start
+        return [effect.change for effect in effects]
+
+    def edit(self, index: int, kind: str) -> Edit:
+        """Of one training segment: its label taken away, or replaced by the next likely."""
+        chain, start, stop = self.segments[index].tolist()
+        return Edit(chain, start, stop, self.next_likely(chain, start, stop) if kind == "relabel" else None)
+
+    def next_likely(self, chain: int, start: int, stop: int) -> tuple[int, ...]:
+        """For each token the likeliest label that it does not have, given the labels around the segment."""
+        lengths = self.rows.lengths
+        first = int(lengths[:chain].sum())
+        part = slice(first, first + int(lengths[chain]))
+        query = Query(self.rows.features[part].double(), self.rows.labels[part], start, stop)
+        likely = query.probabilities(self.head)
+        likely[torch.arange(stop - start), query.labels[start:stop]] = -1.0
+        return tuple(likely.argmax(1).tolist())
+
+
+def choose(influence: torch.Tensor, edits: Edits, generator: random.Random) -> list[list[int]]:
+    """The most influential segments one by one, or groups of them drawn from the pool."""
+    if edits.kind != "group":
+        return [[index] for index in influence.abs().topk(edits.top).indices.tolist()]
+    pool = influence.abs().topk(edits.pool).indices.tolist()
+    return [generator.sample(pool, edits.group) for _ in range(edits.top)]
+
+
+def training_segments(sentences: Sequence[Sentence], kind: Kind) -> torch.Tensor:
+    """Every token, or every entity of two or more tokens, as (chain, start, stop)."""
+    found: list[tuple[int, int, int]] = []
+    for chain, sentence in enumerate(sentences):
+        if kind == "token":
+            found += [(chain, t, t + 1) for t in range(len(sentence))]
+        else:
+            found += [(chain, s.start, s.stop) for s in segments(sentence.labels, "iob2") if s.stop - s.start > 1]
+    return torch.tensor(found)
+
+
+def mispredicted(tagger: Tagger, sentences: Sequence[Sentence]) -> list[Query]:
+    """Every token whose predicted label is wrong, with its gold label as the query's."""
+    rows = tagger.rows(sentences)
+    features, labels = (t.split(rows.lengths.tolist()) for t in (rows.features, rows.labels))
+    return [
+        Query(features[i].double(), labels[i], t, t + 1)
+        for i, (sentence, path) in enumerate(zip(sentences, tagger.predict(sentences), strict=True))
+        for t in range(len(sentence))
+        if path[t] != sentence.labels[t]
+    ]
+
+
+def agreement(points: Sequence[Point], name: str) -> dict[str, float]:
+    """Pearson, Spearman, least-squares slope of actual on predicted, largest error: over all points."""
+    predicted, actual = _columns(points, name)
+    return {
+        "pearson": float(np.corrcoef(predicted, actual)[0, 1]),
+        "spearman": spearman(predicted, actual),
+        "slope": float(np.polyfit(predicted, actual, 1)[0]),
+        "largest_error": float(np.abs(predicted - actual).max()),
+        "range": float(actual.max() - actual.min()),
+    }
+
+
+def agreement_per_query(points: Sequence[Point], name: str) -> float:
+    """The mean, over queries, of Spearman's correlation of predicted and actual among that query's edits alone.
+
+    Over all points, queries whose loss changes much with any edit lift every method; a user who asks about one
+    prediction sees only the order within it.
+    """
+    by_query: dict[int, list[Point]] = {}
+    for point in points:
+        by_query.setdefault(point["query"], []).append(point)
+    return fmean(spearman(*_columns(some, name)) for some in by_query.values())
+
+
+def spearman(first: np.ndarray, second: np.ndarray) -> float:
+    """Pearson's correlation of the ranks; equal values are ranked as they come."""
+    return float(np.corrcoef(first.argsort().argsort(), second.argsort().argsort())[0, 1])
+
+
+def _columns(points: Sequence[Point], name: str) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([point[name] for point in points]), np.array([point["actual"] for point in points])

@@ -1,0 +1,201 @@
+"""The strongest supporter and opposer of many queries at once, among all training tokens or chains.
+
+``Explainer`` answers one query at a time, in full. Here only the first of each side is wanted, for hundreds of queries
+and several scores. With g_q and g_k the gradients of conditional losses (joint ones of whole chains), V . g_k / size_k:
+
+| score | V | size_k |
+|---|---|---|
+| ``identity`` | g_q (the paper's formula) | 1 |
+| ``cosine`` | g_q (the paper's released code) | norm(g_k) |
+| ``curvature`` | K^-1 g_q, K the exact Hessian | 1 |
+| ``relative`` | K^-1 g_q | sqrt(g_k^T K^-1 g_k) |
+
+What depends on the query alone, such as norm(g_q), changes no order and is left out. The exact size takes a solve for
+each candidate: of tokens the ``SHORTLIST`` best by Kronecker factors have one, or none. Of equal scores the first is
+taken (of equal rough ones, any may be shortlisted): words that are repeated tie where features know no context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tagtrace.findings import Queries
+from tagtrace.index import Index
+from tagtrace.influence import Candidates, find_candidates
+from tagtrace.influence.scoring.filters import label_types
+from tagtrace.influence.scoring.norms import dense_gradients
+from tagtrace.reproduce.shared.device_curvature import Curved
+from tagtrace.reproduce.shared.token_gradients import CELLS, by_label, check_head, training_gradients
+from tagtrace.tagger import Rows
+
+IDENTITY, COSINE, CURVATURE, RELATIVE = SCORES = ("identity", "cosine", "curvature", "relative")
+SHORTLIST = 10
+
+
+@dataclass(frozen=True)
+class Strongest:
+    """The strongest supporter and opposer of Q queries: rows of training tokens, or numbers of chains."""
+
+    supporters: Tensor
+    """(Q,)"""
+    opposers: Tensor
+    """(Q,)"""
+    are_tokens: bool = True
+
+    def at(self, places: Tensor) -> Strongest:
+        """Those of some of the queries."""
+        return Strongest(self.supporters[places], self.opposers[places], self.are_tokens)
+
+
+class Retriever:
+    """Asks one index. Products are worked out on ``device``, parts of ``CELLS`` at a time; results are on the CPU."""
+
+    def __init__(self, index: Index, device: torch.device | None = None) -> None:
+        check_head(index.head)
+        self.index, self.device = index, device or torch.device("cpu")
+
+    @torch.no_grad()
+    def tokens(
+        self, queries: Queries, curved: Curved | None = None, *, exact_sizes: bool = True
+    ) -> dict[str, Strongest]:
+        """Among all training tokens, by ``identity`` and ``cosine``; with ``curved``, by the two scores that take it.
+
+        Where K is not inverted, or ``exact_sizes`` is False, ``relative`` keeps the sizes by Kronecker factors.
+        """
+        gradients = self._gradients(queries.rows, queries.segments)  # (Q, P)
+        if curved is None:
+            plain, cosine = _Best(), _Best()
+            for rows, cosines, norms in self._products(gradients):
+                plain.update(rows.start, cosines * norms)
+                cosine.update(rows.start, cosines)
+            return {IDENTITY: plain.strongest(), COSINE: cosine.strongest()}
+        is_exact = curved.is_exact and exact_sizes
+        moved, relative = _Best(), _Best(SHORTLIST if is_exact else 1)
+        rough = curved.rough_sizes()  # (N,)
+        for rows, cosines, norms in self._products(curved.solve(gradients)):
+            moved.update(rows.start, cosines * norms)
+            relative.update(rows.start, over(cosines * norms, rough[rows].to(self.device)))
+        if is_exact:
+            relative = self._with_exact_sizes(relative, rough, curved)
+        return {CURVATURE: moved.strongest(), RELATIVE: relative.strongest()}
+
+    def _products(self, directions: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Rows of training tokens, V . g_k / norm(g_k) for directions V (Q, P), (Q, n), and norm(g_k), (n,)."""
+        table = by_label(self.index.head, _scaled(directions)).to(self.device, torch.float32)
+        for rows, part in training_gradients(self.index, max(CELLS // table.shape[:2].numel(), 1), self.device):
+            yield rows, part.unit().to(self.device).along(table).double(), part.norms()
+
+    def _with_exact_sizes(self, best: _Best, rough: Tensor, curved: Curved) -> _Best:
+        """The shortlisted tokens scored with the exact g_k^T K^-1 g_k in place of a rough one."""
+        listed = best.places.cpu()  # (2, Q, k)
+        which, inverse = listed.unique(return_inverse=True)
+        exact = curved.sizes(find_candidates(self.index, "token").select(which))
+        found = _Best(best.count)
+        found.values, found.places = over(best.values.cpu() * rough[listed], exact[inverse]), listed
+        return found
+
+    @torch.no_grad()
+    def chains(self, queries: Queries, curved: Curved | None = None) -> dict[str, Strongest]:
+        """As ``tokens`` for the joint loss of the chain of each query, among all training chains.
+
+        Where K is not inverted, there is no ``relative``.
+        """
+        wholes, owners = chains_of(queries)
+        directions = self._gradients(queries.rows, wholes)  # (c, P)
+        if curved is not None:
+            directions = curved.solve(directions)
+        directions = _scaled(directions.to(self.device))
+        head = curved.head if curved else deepcopy(self.index.head).to(self.device)
+        source = curved.rows if curved else self.index.rows().to(self.device)
+        best = {name: _Best() for name in ((CURVATURE, RELATIVE) if curved else (IDENTITY, COSINE))}
+        if curved and not curved.is_exact:
+            del best[RELATIVE]
+        for numbers, gradients in dense_gradients(head, source, find_candidates(self.index, "sentence")):
+            products = directions @ gradients.T  # (c, k)
+            for name, one in best.items():
+                one.update(int(numbers[0]), over(products, _sizes(name, gradients, curved)))
+        return {name: one.strongest(are_tokens=False).at(owners) for name, one in best.items()}
+
+    @torch.no_grad()
+    def neighbours(self, queries: Queries) -> dict[str, Strongest]:
+        """By likeness of features, the ``dot`` product or the ``cosine``: the likest training token and the unlikest.
+
+        ``dot, labels`` and ``cosine, labels``: the likest with a label of the query's type, and of another.
+        """
+        types = label_types(self.index.labels)
+        numbers = torch.tensor([types.index(type_) for type_ in types])  # (C,): the type of a label
+        own = numbers[queries.rows.labels[queries.tokens]].to(self.device).unsqueeze(1)  # (Q, 1)
+        vectors = queries.rows.features[queries.tokens].to(self.device).float()  # (Q, D)
+        best = {name: _Best() for name in ("dot", "cosine", "dot, labels", "cosine, labels")}
+        for shard in self.index.shards:
+            count, first = max(CELLS // len(vectors), 1), shard.first_token
+            for part, labels in zip(shard.features.split(count), shard.labels.split(count), strict=True):
+                theirs = part.to(self.device).float()  # (n, D)
+                is_same = numbers[labels].to(self.device) == own  # (Q, n)
+                dots = (vectors @ theirs.T).double()
+                for name, values in {"dot": dots, "cosine": over(dots, theirs.norm(dim=1).double())}.items():
+                    best[name].update(first, values)
+                    same, other = (values.masked_fill(mask, -torch.inf) for mask in (~is_same, is_same))
+                    best[f"{name}, labels"].update(first, same, other)
+                first += len(part)
+        return {name: one.strongest() for name, one in best.items()}
+
+    def _gradients(self, rows: Rows, segments: Tensor) -> Tensor:
+        """The gradients of segments (S, 3) of queries' chains, (S, P)."""
+        return torch.cat([part for _, part in dense_gradients(self.index.head, rows, Candidates(segments))])
+
+
+class _Best:
+    """The ``count`` best candidates so far of each query: ``values`` and ``places`` (2, Q, k), supporters first."""
+
+    values: Tensor
+    places: Tensor
+
+    def __init__(self, count: int = 1) -> None:
+        self.count = count
+
+    def update(self, first: int, supporting: Tensor, opposing: Tensor | None = None) -> None:
+        """Take in the scores (Q, n) of candidates numbered from ``first`` on; ``opposing`` is minus ``supporting``."""
+        both = torch.stack([supporting, -supporting if opposing is None else opposing])
+        values, places = both.max(2, keepdim=True) if self.count == 1 else both.topk(min(self.count, both.shape[2]), 2)
+        places = places + first
+        if hasattr(self, "values"):
+            values, places = torch.cat([self.values, values], 2), torch.cat([self.places, places], 2)
+        values, order = values.sort(dim=2, descending=True, stable=True)
+        self.values, self.places = values[..., : self.count], places.gather(2, order)[..., : self.count]
+
+    def strongest(self, are_tokens: bool = True) -> Strongest:
+        """The best of each."""
+        first = self.values.argmax(2, keepdim=True)
+        supporters, opposers = self.places.gather(2, first).squeeze(2).cpu()
+        return Strongest(supporters, opposers, are_tokens)
+
+
+def chains_of(queries: Queries) -> tuple[Tensor, Tensor]:
+    """The chains they lie in as segments, each once, (c, 3), and which of these is whose, (Q,)."""
+    chains, places = queries.segments[:, 0].unique(return_inverse=True)
+    return torch.stack([chains, torch.zeros_like(chains), queries.rows.lengths[chains]], 1), places
+
+
+def _sizes(score: str, gradients: Tensor, curved: Curved | None) -> Tensor:
+    """What products with the gradients (k, P) of training chains are divided by, (k,)."""
+    if score == COSINE:
+        return gradients.norm(dim=1)
+    if score == RELATIVE and curved is not None:
+        return (gradients * curved.solve(gradients)).sum(1).clamp(min=0.0).sqrt()
+    return gradients.new_ones(len(gradients))
+
+
+def over(products: Tensor, sizes: Tensor) -> Tensor:
+    """Products (..., n) over sizes (n,) in float64, zero where the size is."""
+    return torch.where(sizes > 0, products.double() / sizes.double().clamp(min=1e-300), 0.0)
+
+
+def _scaled(vectors: Tensor) -> Tensor:
+    """Rows with largest entry 1, so that float32 can hold what becomes of them; zeros stay."""
+    return vectors / vectors.abs().amax(1, keepdim=True).clamp(min=1e-300)

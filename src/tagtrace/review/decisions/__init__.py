@@ -1,0 +1,1 @@
+"""Decisions: an append-only database, the state it adds up to, and the export."""

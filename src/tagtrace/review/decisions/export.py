@@ -1,0 +1,165 @@
+"""Export: the data with the decided labels, in its own format, and a log that repeats it; and the way back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tagtrace._checks import DataError
+from tagtrace.data import write_corpus
+from tagtrace.findings.fix import Change, replay, write_changes
+from tagtrace.review.decisions.decide import Decisions, Wish
+from tagtrace.review.decisions.ledger import Ledger
+from tagtrace.review.training_data import Texts
+
+LOG = "changes.jsonl"
+NUM_REASONS = 10
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    data: Path
+    log: Path
+    num_changed: int
+    """Labels of the file."""
+    num_conflicts: int
+
+
+def export(decisions: Decisions, folder: Path) -> Exported:
+    """Write the data with the decided labels, and the log, to ``folder``. Labels nobody decided on stay, byte for byte.
+
+    Where decisions overlap the last one counts. A segment that loses its first token goes on as one of its own.
+    """
+    with decisions.reading() as ledger:
+        changes, num_conflicts = list(decided_changes(ledger)), ledger.num_conflicts()
+    corpus = decisions.texts.corpus
+    fixed = replay(corpus, changes)
+    data, log = folder / corpus.path.name, folder / LOG
+    num_changed = write_corpus(fixed.corpus, data)
+    write_changes(fixed.changes, log)
+    return Exported(data, log, num_changed, num_conflicts)
+
+
+def decided_changes(ledger: Ledger) -> Iterator[Change]:
+    """What was decided as changes that do not overlap; their rank is 0 where no finding is behind them."""
+    for number in ledger.decided_chains():
+        chain, wanted = ledger.texts.chains[number], ledger.wanted(number)
+        for start, stop in _runs({t: row.id for t, (_, row) in wanted.items()}):
+            yield Change(
+                rank=wanted[start][1].rank or 0,
+                sentence=chain.id,
+                line=chain.lines[start] if chain.lines else 0,
+                start=start,
+                stop=stop,
+                tokens=chain.tokens[start:stop],
+                given=chain.labels[start:stop],
+                new=tuple(wanted[t][0] for t in range(start, stop)),
+            )
+
+
+def _runs(owners: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Where neighbouring tokens have one owner.
+
+    >>> _runs({3: 1, 4: 1, 5: 2, 7: 2})
+    [(3, 5), (5, 6), (7, 8)]
+    """
+    found: list[tuple[int, int]] = []
+    for t in sorted(owners):
+        if found and found[-1][1] == t and owners[t - 1] == owners[t]:
+            found[-1] = (found[-1][0], t + 1)
+        else:
+            found.append((t, t + 1))
+    return found
+
+
+@dataclass
+class Imported:
+    """How much of a log could be taken over, and why the rest could not."""
+
+    num_imported: int = 0
+    num_skipped: int = 0
+    reasons: list[str] = field(default_factory=list[str])
+
+    def skip(self, reason: str) -> None:
+        self.num_skipped += 1
+        if len(self.reasons) < NUM_REASONS:
+            self.reasons.append(reason)
+
+
+def import_log(decisions: Decisions, reviewer: str, text: str) -> Imported:
+    """Make decisions of the changes of a log, together; those that were decided so already are skipped."""
+    found, wishes = Imported(), list[Wish]()
+    changes = list(_read(text))
+    places = _Places(decisions.texts, changes)
+    with decisions.reading() as ledger:
+        for number, change in changes:
+            try:
+                chain, shift = places.find(change)
+            except DataError as error:
+                found.skip(f"line {number}: {error}")
+                continue
+            if unknown := set(change.new) - set(decisions.texts.labels.labels):
+                found.skip(f"line {number}: the tagger has no label {min(unknown)!r}")
+                continue
+            wanted, start, stop = ledger.wanted(chain), change.start + shift, change.stop + shift
+            if tuple(wanted[t][0] if t in wanted else None for t in range(start, stop)) == change.new:
+                found.skip(f"line {number}: decided so already")
+                continue
+            wishes.append(_wish(decisions.texts, change, chain, start, stop))
+    if wishes:
+        found.num_imported = len(decisions.decide(reviewer, wishes))
+    return found
+
+
+def _wish(texts: Texts, change: Change, chain: int, start: int, stop: int) -> Wish:
+    """A relabelling of the finding that the change is from, where it is one of ours, or of the place."""
+    own = texts.by_rank.get(change.rank)
+    is_own = own is not None and own.chain == chain and own.start < stop and start < own.stop
+    rank = change.rank if is_own else texts.rank_at.get((chain, start, stop))
+    if is_own and own is not None and (own.start, own.stop, own.proposed) == (start, stop, change.new):
+        return Wish("accept", chain, start, stop, rank, change.new)
+    return Wish("relabel", chain, start, stop, rank, change.new)
+
+
+def _read(text: str) -> Iterator[tuple[int, Change]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, Change.from_json(json.loads(line))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise DataError(
+                f"line {number} of the log is no change; give a log that was exported here or written by tagtrace fix"
+            ) from None
+
+
+class _Places:
+    """Finds the chains of changes: by id or, where no id is known (a copy with another name), by line and tokens."""
+
+    def __init__(self, texts: Texts, changes: list[tuple[int, Change]]) -> None:
+        self.texts = texts
+        self.by_line: dict[int, tuple[int, int]] = {}
+        if not any(change.sentence in texts.chain_of for _, change in changes):
+            for number, chain in enumerate(texts.chains):
+                for place, line in enumerate(chain.lines):
+                    self.by_line.setdefault(line, (number, place))
+
+    def find(self, change: Change) -> tuple[int, int]:
+        """The chain, and what to add to the change's places there; raises where tokens or labels are others."""
+        chain, shift = self.texts.chain_of.get(change.sentence), 0
+        if chain is None:
+            chain, place = self.by_line.get(change.line, (None, 0))
+            if chain is None:
+                raise DataError(f"no sentence has the id {change.sentence!r}")
+            is_whole_line = len(set(self.texts.chains[chain].lines)) == 1  # JSON lines have a sentence in one
+            shift = 0 if is_whole_line else place - change.start
+        sentence, inside = self.texts.chains[chain], slice(change.start + shift, change.stop + shift)
+        if inside.start < 0 or sentence.tokens[inside] != change.tokens or not change.tokens:
+            raise DataError(f"{change}: the tokens there are others")
+        if sentence.labels[inside] != change.given or len(change.new) != len(change.tokens):
+            raise DataError(f"{change}: the labels there are others")
+        return chain, shift

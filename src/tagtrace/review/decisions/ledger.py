@@ -1,0 +1,209 @@
+"""The state that decisions add up to, kept up to date row by row.
+
+A decision is in force unless it was undone. An undo names the decision it undoes, a redo the undo. A *place* is a
+finding (its rank) or, where there is none, a segment. Its current decision is the last one in force:
+
+    accept, relabel -> accepted    reject -> rejected    skip -> skipped    reopen, or none -> open
+    relabel with the labels given -> rejected
+
+**Conflict**: the current decision of a place and another reviewer's last one on tokens they share want different labels
+(rejecting wants those given), and whoever came later had not seen the earlier one: its ``base`` is older, or none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tagtrace.review.decisions.database import Decision
+from tagtrace.review.training_data import Segment, Texts
+
+STATUS = {"accept": "accepted", "relabel": "accepted", "reject": "rejected", "skip": "skipped", "reopen": "open"}
+"""Of the actions that decide."""
+STATUSES: tuple[str, ...] = ("open", "accepted", "rejected", "skipped")
+
+Place = int | Segment
+
+
+@dataclass
+class Stacks:
+    """What one reviewer can undo and redo, batch by batch."""
+
+    done: list[list[int]] = field(default_factory=list[list[int]])
+    """Ids of decisions."""
+    undone: list[list[int]] = field(default_factory=list[list[int]])
+    """Ids of the rows that undid them."""
+
+
+class Ledger:
+    """All decisions and what they add up to."""
+
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
+        self.rows: dict[int, Decision] = {}
+        self.last = 0
+        """The id of the last row: the version of the state."""
+        self._undone: set[int] = set()
+        self._by_place: dict[Place, list[Decision]] = {}
+        self._status: dict[Place, str] = {}  # of places with rows
+        self._places: dict[int, dict[Place, None]] = {}  # of each chain, in order
+        self._stacks: dict[str, Stacks] = {}
+        self._batch = ""
+        self._conflicts: dict[int, frozenset[Place]] = {}
+        self._stale: set[int] = set()  # chains whose conflicts are to be looked for again
+
+    def add(self, rows: Iterable[Decision]) -> None:
+        touched = set[Place]()
+        for row in rows:
+            self.rows[row.id], self.last = row, row.id
+            self._stack(row)
+            self._stale.add(row.chain)
+            place = self.place_of(row)
+            touched.add(place)
+            if row.action == "undo":
+                self._undone.add(row.undoes or 0)
+            elif row.action == "redo":
+                self._undone.discard(self.rows[row.undoes or 0].undoes or 0)
+            else:
+                self._by_place.setdefault(place, []).append(row)
+                self._places.setdefault(row.chain, {})[place] = None
+        for place in touched:
+            row = self.current(place)
+            self._status[place] = "open" if row is None else status_of(row)
+
+    def _stack(self, row: Decision) -> None:
+        stacks = self.stacks(row.reviewer)
+        is_first, self._batch = row.batch != self._batch, row.batch
+        if row.action == "undo":
+            if is_first:
+                stacks.done.pop()
+                stacks.undone.append([])
+            stacks.undone[-1].append(row.id)
+        elif row.action == "redo":
+            if is_first:
+                stacks.undone.pop()
+                stacks.done.append([])
+            stacks.done[-1].append(self.rows[row.undoes or 0].undoes or 0)
+        else:
+            if is_first:
+                stacks.undone.clear()
+                stacks.done.append([])
+            stacks.done[-1].append(row.id)
+
+    def stacks(self, reviewer: str) -> Stacks:
+        return self._stacks.setdefault(reviewer, Stacks())
+
+    def place_of(self, row: Decision) -> Place:
+        """The finding that a row is about, or its segment. The rank of another audit is not trusted."""
+        segment = (row.chain, row.start, row.stop)
+        if row.rank is not None and row.audit == self.texts.audit and row.rank in self.texts.by_rank:
+            return row.rank
+        return self.texts.rank_at.get(segment, segment)
+
+    def is_undone(self, row: Decision) -> bool:
+        return row.id in self._undone
+
+    def in_force(self, place: Place) -> Iterator[Decision]:
+        """The decisions and notes of a place that were not undone, the last first."""
+        return (row for row in reversed(self._by_place.get(place, ())) if row.id not in self._undone)
+
+    def current(self, place: Place) -> Decision | None:
+        return next((row for row in self.in_force(place) if row.action in STATUS), None)
+
+    def status(self, place: Place) -> str:
+        return self._status.get(place, "open")
+
+    def note(self, place: Place) -> str:
+        """The last note on a place; one without text took it away."""
+        return next((row.note for row in self.in_force(place) if row.note or row.action == "note"), "")
+
+    def base(self, segment: Segment) -> int | None:
+        """The last decision in force on a segment or on what overlaps it."""
+        chain, start, stop = segment
+        found = [row.id for _, row in self._current_in(chain) if row.start < stop and start < row.stop]
+        return max(found, default=None)
+
+    def _current_in(self, chain: int) -> Iterator[tuple[Place, Decision]]:
+        for place in self._places.get(chain, ()):
+            row = self.current(place)
+            if row is not None:
+                yield place, row
+
+    def progress(self, ranks: Iterable[int]) -> dict[str, int]:
+        """How many findings have each status."""
+        counts = Counter(map(self.status, ranks))
+        return {status: counts[status] for status in STATUSES}
+
+    def num_others(self) -> int:
+        """How many places that are no findings were decided on."""
+        return sum(not isinstance(place, int) and status != "open" for place, status in self._status.items())
+
+    def wanted(self, chain: int, besides: Container[Place] = ()) -> dict[int, tuple[str, Decision]]:
+        """By token of a chain the label that was decided, and by which decision; of several, the last.
+
+        Decisions on the places ``besides`` are left out.
+        """
+        current = (row for place, row in self._current_in(chain) if place not in besides)
+        rows = sorted(current, key=lambda row: row.id)
+        return {
+            row.start + place: (label, row)
+            for row in rows
+            if STATUS[row.action] == "accepted"
+            for place, label in enumerate(row.labels or ())
+        }
+
+    def decided_chains(self) -> list[int]:
+        return sorted(self._places)
+
+    def conflicts(self) -> dict[int, frozenset[Place]]:
+        """The places in conflict, by chain."""
+        for chain in self._stale:
+            self._conflicts[chain] = frozenset(self._find_conflicts(chain))
+        self._stale.clear()
+        return self._conflicts
+
+    def has_conflict(self, place: Place, chain: int) -> bool:
+        return place in self.conflicts().get(chain, ())
+
+    def num_conflicts(self) -> int:
+        return sum(map(len, self.conflicts().values()))
+
+    def _find_conflicts(self, chain: int) -> Iterator[Place]:
+        lasts = [(place, row) for place in self._places.get(chain, ()) for row in self._lasts(place)]
+        for place, row in self._current_in(chain):
+            for other_place, other in lasts:
+                if other.reviewer == row.reviewer or other.id >= row.id or (row.base or 0) >= other.id:
+                    continue
+                if _differ(row, other):
+                    yield place
+                    yield other_place
+
+    def _lasts(self, place: Place) -> list[Decision]:
+        """The last deciding row of each reviewer."""
+        found: dict[str, Decision] = {}
+        for row in self.in_force(place):
+            if row.action in STATUS:
+                found.setdefault(row.reviewer, row)
+        return list(found.values())
+
+
+def status_of(row: Decision) -> str:
+    """What a deciding row makes of its place; to choose the labels given is to reject."""
+    return "rejected" if row.labels is not None and row.labels == row.given else STATUS[row.action]
+
+
+def outcome(row: Decision) -> tuple[str, ...] | None:
+    """The labels that a decision wants for its tokens; None where it leaves them open."""
+    if STATUS[row.action] == "accepted":
+        return row.labels
+    return row.given if row.action == "reject" else None
+
+
+def _differ(one: Decision, other: Decision) -> bool:
+    """Whether two decisions want different labels for a token that they share."""
+    mine, theirs = outcome(one), outcome(other)
+    if mine is None or theirs is None:
+        return False
+    both = range(max(one.start, other.start), min(one.stop, other.stop))
+    return any(mine[t - one.start] != theirs[t - other.start] for t in both)

@@ -1,0 +1,1 @@
+"""The web server: routes, request and response shapes, security."""

@@ -1,0 +1,56 @@
+"""Answers as JSON, and errors as one line of it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from tagtrace._checks import TagtraceError
+from tagtrace.review.decisions.decide import KeyUsedError, NotFoundError
+
+
+class Answer(JSONResponse):
+    """JSON in UTF-8; half a surrogate pair, which UTF-8 cannot say, as its JSON escape."""
+
+    def render(self, content: Any) -> bytes:
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8", "backslashreplace")
+
+
+def refusal(status: int, reason: object) -> Answer:
+    return Answer({"error": " ".join(str(reason).split())}, status)
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Every error leaves as ``{"error": "one clear line"}``."""
+
+    @app.exception_handler(TagtraceError)
+    def refused(_: Request, error: Exception) -> Response:
+        status = 404 if isinstance(error, NotFoundError) else 409 if isinstance(error, KeyUsedError) else 400
+        return refusal(status, error)
+
+    @app.exception_handler(RequestValidationError)
+    def malformed(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+        return refusal(400, f"{where or 'the body'}: {first['msg']}")
+
+    @app.exception_handler(HTTPException)
+    def missed(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return refusal(error.status_code, error.detail)
+
+    @app.exception_handler(sqlite3.Error)
+    def unkept(_: Request, error: Exception) -> Response:
+        return refusal(503, f"the decision could not be kept ({error}); nothing was changed, try again")
+
+    @app.exception_handler(Exception)
+    def broken(_: Request, error: Exception) -> Response:
+        return refusal(500, f"unexpected {type(error).__name__}; see the server's messages")

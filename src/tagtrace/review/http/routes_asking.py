@@ -1,0 +1,96 @@
+"""Questions to the model: why, what if, and long work in the background."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import ValidationError
+
+from tagtrace._checks import OptionError
+from tagtrace.influence import Edit
+from tagtrace.influence import Query as Question
+from tagtrace.review.http import answer_shapes as answers
+from tagtrace.review.http.answer import Answer
+from tagtrace.review.http.request_bodies import JobBody, SupposeBody
+from tagtrace.review.model.model import Model
+from tagtrace.review.review import Review
+from tagtrace.tagger.tagger import Progress
+
+Text = Annotated[str, Query(max_length=10_000)]
+
+
+def asking_routes(review: Review) -> APIRouter:
+    router = APIRouter(prefix="/api", default_response_class=Answer)
+
+    @router.get(
+        "/why",
+        responses=answers.documented(answers.WhyAnswer),
+        summary="The training segments that support and oppose a prediction",
+    )
+    def why(
+        sentence: Text, start: int, stop: int, target: Text = "predicted", score: Text = "cosine",
+        curvature: Text = "identity", kind: Text = "token", top: int = 20,
+        data: Annotated[Literal["dev", "train"] | None, Query()] = None,
+        wait: Annotated[bool, Query(description="False: by the identity where the curvature is not ready")] = True,
+    ) -> Answer:  # fmt: skip
+        model = review.the_model()
+        asked = model.ask(sentence, data)
+        query = model.query(asked, start, stop, target)
+        return Answer(model.why(asked, query, score, curvature, kind, top, wait=wait))
+
+    @router.post(
+        "/what-if",
+        responses=answers.documented(answers.WhatIfAnswer),
+        summary="A prediction as it would be if training labels were others",
+    )
+    def what_if(body: SupposeBody) -> Answer:
+        model = review.the_model()
+        return Answer(model.what_if(*_supposed(model, body)))
+
+    @router.post(
+        "/jobs",
+        responses=answers.documented(answers.JobStarted, 201),
+        status_code=201,
+        summary="Retrain exactly (verify), or work out a curvature (prepare)",
+    )
+    def start_job(body: JobBody) -> Answer:
+        model = review.the_model()
+        if body.kind == "prepare":
+
+            def work(progress: Progress) -> dict[str, Any]:
+                if body.what_if:
+                    return model.prepare_edits(progress)
+                return model.prepare(body.curvature, body.score, body.training, progress)
+
+        else:
+            query, edits = _supposed(model, _suppose_body(body))
+
+            def work(progress: Progress) -> dict[str, Any]:
+                return model.what_if(query, edits, verify=True, progress=progress)
+
+        return Answer({"job": review.jobs.start(work)}, 201)
+
+    @router.get(
+        "/jobs/{number}",
+        responses=answers.documented(answers.JobAnswer),
+        summary="How far a job is, and what came of it",
+    )
+    def job(number: int) -> Answer:
+        return Answer(review.jobs.get(number).to_json())
+
+    return router
+
+
+def _suppose_body(body: JobBody) -> SupposeBody:
+    try:
+        return SupposeBody.model_validate(body.model_extra or {})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise OptionError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _supposed(model: Model, body: SupposeBody) -> tuple[Question, list[Edit]]:
+    """The prediction asked about, and the edits that are supposed."""
+    query = model.query(model.ask(body.sentence, body.data), body.start, body.stop, body.target)
+    return query, model.edits([(one.chain, one.start, one.stop, one.labels) for one in body.edits], body.pattern)

@@ -1,0 +1,171 @@
+"""What can be read: the project, its findings and its mispredictions."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+from fastapi import APIRouter, Header, Query
+
+from tagtrace._checks import OptionError
+from tagtrace._version import __version__
+from tagtrace.review.decisions.decide import NotFoundError
+from tagtrace.review.http import answer_shapes as answers
+from tagtrace.review.http.answer import Answer
+from tagtrace.review.model import listings as findings
+from tagtrace.review.model.mispredictions import list_errors
+from tagtrace.review.model.model import CURVATURES, KINDS, SCORES
+from tagtrace.review.review import Review
+
+MAX_NAME = 100
+
+Text = Annotated[str, Query(max_length=500)]
+Optional = Annotated[int | None, Query()]
+ReviewerHeader = Annotated[
+    str | None, Header(alias="X-Reviewer", description="Who decides, percent-encoded; the server's reviewer if absent.")
+]
+
+
+def reviewer_of(review: Review, header: str | None) -> str:
+    """Who a request is from."""
+    name = review.reviewer if header is None else unquote(header).strip()
+    if not name or len(name) > MAX_NAME or not name.isprintable():
+        raise OptionError(f"a reviewer's name has 1 to {MAX_NAME} printable characters")
+    return name
+
+
+def _number(text: str) -> float:
+    """A number from a form; without one, less than all."""
+    try:
+        return float(text) if text.strip() else -inf
+    except ValueError:
+        raise OptionError(f"min_loss {text[:20]!r}: expected a number") from None
+
+
+def reading_routes(review: Review) -> APIRouter:
+    router = APIRouter(prefix="/api", default_response_class=Answer)
+
+    @router.get(
+        "/project",
+        responses=answers.documented(answers.ProjectAnswer),
+        summary="The project, its size, and how far its review is",
+    )
+    def project(reviewer: ReviewerHeader = None) -> Answer:
+        return Answer(describe(review, reviewer_of(review, reviewer)))
+
+    @router.get(
+        "/errors", responses=answers.documented(answers.ErrorsAnswer), summary="Mispredictions of the held-out data"
+    )
+    def errors(
+        pair: Text = "",
+        text: Text = "",
+        document: Text = "",
+        min_loss: Text = "",
+        sort: Text = "loss",
+        offset: int = 0,
+        limit: int = 50,
+    ) -> Answer:
+        if review.held is None:
+            return Answer({"total": 0, "items": [], "pairs": [], "preparing": None})
+        return Answer(list_errors(review.held, pair, text, document, _number(min_loss), sort, offset, limit))
+
+    @router.get(
+        "/patterns",
+        responses=answers.documented(answers.PatternsAnswer),
+        summary="Systematic mistakes, with the progress of each",
+    )
+    def patterns() -> Answer:
+        with review.decisions.reading() as ledger:
+            return Answer(findings.list_patterns(ledger))
+
+    @router.get("/findings", responses=answers.documented(answers.FindingsAnswer), summary="Findings by rank, filtered")
+    def all_findings(
+        pattern: Annotated[str, Query(pattern=r"^\d{0,9}$")] = "", change: Text = "", status: Text = "all",
+        text: Text = "", document: Text = "", offset: int = 0, limit: int = 50, rank: Optional = None,
+    ) -> Answer:  # fmt: skip
+        with review.decisions.reading() as ledger:
+            number = int(pattern) if pattern else None
+            return Answer(
+                findings.list_findings(ledger, number, change, status or "all", text, document, offset, limit, rank)
+            )
+
+    @router.get(
+        "/findings/{rank}", responses=answers.documented(answers.FindingAnswer), summary="One finding with its sentence"
+    )
+    def one_finding(rank: int) -> Answer:
+        with review.decisions.reading() as ledger:
+            return Answer(findings.one_finding(ledger, rank))
+
+    @router.get(
+        "/occurrences",
+        responses=answers.documented(answers.OccurrencesAnswer),
+        summary="Other training segments with the same tokens and labels",
+    )
+    def occurrences(
+        rank: Optional = None, chain: Optional = None, start: Optional = None, stop: Optional = None,
+        offset: int = 0, limit: int = findings.MAX_ITEMS,
+    ) -> Answer:  # fmt: skip
+        one = review.texts.by_rank.get(-1 if rank is None else rank)
+        if rank is not None and one is None:
+            raise NotFoundError(f"there is no finding {rank}")
+        if one is not None:
+            chain, start, stop = one.chain, one.start if start is None else start, one.stop if stop is None else stop
+        if chain is None or start is None or stop is None:
+            raise OptionError("give a rank, or chain, start and stop")
+        with review.decisions.reading() as ledger:
+            return Answer(findings.occurrences(ledger, (chain, start, stop), one, offset, limit))
+
+    @router.get("/history", responses=answers.documented(answers.HistoryAnswer), summary="Decisions, the newest first")
+    def history(offset: int = 0, limit: int = 50) -> Answer:
+        with review.decisions.reading() as ledger:
+            return Answer(findings.history(ledger, offset, limit))
+
+    @router.get(
+        "/changes",
+        responses=answers.documented(answers.ChangesAnswer),
+        summary="Findings that were touched after a version",
+    )
+    def changes(since: int = 0) -> Answer:
+        with review.decisions.reading() as ledger:
+            return Answer(findings.changes(ledger, since))
+
+    return router
+
+
+def describe(review: Review, reviewer: str) -> dict[str, Any]:
+    """The project as the page needs to know it."""
+    texts, held = review.texts, review.held
+    with review.decisions.reading() as ledger:
+        stacks = ledger.stacks(reviewer)
+        state = {
+            "progress": ledger.progress(texts.by_rank),
+            "others": ledger.num_others(),
+            "version": ledger.last,
+            "conflicts": ledger.num_conflicts(),
+            "undo": len(stacks.done),
+            "redo": len(stacks.undone),
+        }
+    return {
+        "name": review.name,
+        "reviewer": reviewer,
+        "tagtrace": __version__,
+        "labels": list(texts.labels.labels),
+        "types": list(texts.labels.types),
+        "scheme": texts.labels.scheme,
+        "counts": {
+            "sentences": len(texts.chains),
+            "tokens": texts.num_tokens,
+            "findings": len(texts.findings),
+            "patterns": len(texts.patterns),
+            "errors": len(held.found) if held is not None and held.is_ready else 0,
+        },
+        "has": {"errors": held is not None and held.is_ready, "findings": bool(texts.findings)},
+        "preparing": {"errors": None if held is None else held.progress},
+        "note": review.note or (None if held is None else held.problem),
+        "scores": list(SCORES),
+        "curvatures": list(CURVATURES),
+        "kinds": list(KINDS),
+        "asking": {"score": "cosine", "curvature": "identity"} if review.model is None else review.model.usual,
+        **state,
+    }

@@ -1,0 +1,87 @@
+"""Long work in the background, asked about by number."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tagtrace._checks import TagtraceError
+from tagtrace.review.decisions.decide import NotFoundError
+from tagtrace.tagger.tagger import Progress
+
+_log = logging.getLogger(__name__)
+
+MAX_WAITING = 20
+MAX_KEPT = 200
+
+
+@dataclass
+class Job:
+    """Work, how far it is, and what came of it."""
+
+    state: Literal["running", "done", "failed"] = "running"
+    progress: tuple[int, int] | None = None
+    result: dict[str, Any] | None = None
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"state": self.state, "progress": self.progress}
+        if self.state == "done":
+            found["result"] = self.result
+        if self.state == "failed":
+            found["error"] = self.error
+        return found
+
+
+class Jobs:
+    """One at a time, in the order they came."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="job")
+        self._jobs: dict[int, Job] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def start(self, work: Callable[[Progress], dict[str, Any]]) -> int:
+        """Do ``work``, which may tell its progress, and remember what it returns."""
+        with self._lock:
+            if sum(job.state == "running" for job in self._jobs.values()) >= MAX_WAITING:
+                raise TagtraceError(f"{MAX_WAITING} jobs are waiting already; try again when some are done")
+            number, job = next(self._numbers), Job()
+            self._jobs[number] = job
+            while len(self._jobs) > MAX_KEPT:
+                del self._jobs[next(iter(self._jobs))]
+        self._pool.submit(_run, job, work)
+        return number
+
+    def get(self, number: int) -> Job:
+        job = self._jobs.get(number)
+        if job is None:
+            raise NotFoundError(f"there is no job {number}; the server may have been started again since")
+        return job
+
+    @property
+    def is_busy(self) -> bool:
+        return any(job.state == "running" for job in list(self._jobs.values()))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _run(job: Job, work: Callable[[Progress], dict[str, Any]]) -> None:
+    def progress(done: int, total: int) -> None:
+        job.progress = (done, total)
+
+    try:
+        job.result = work(progress)
+        job.state = "done"
+    except TagtraceError as error:
+        job.error, job.state = " ".join(str(error).split()), "failed"
+    except Exception as error:
+        _log.exception("a job failed")
+        job.error, job.state = f"unexpected {type(error).__name__}; see the server's messages", "failed"

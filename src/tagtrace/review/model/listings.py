@@ -1,0 +1,209 @@
+"""Findings, patterns and other places as the page shows them, with what was decided."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+from tagtrace._checks import OptionError
+from tagtrace.findings.finding import Finding
+from tagtrace.review.decisions.database import Decision
+from tagtrace.review.decisions.decide import NotFoundError, check_segment
+from tagtrace.review.decisions.ledger import STATUSES, Ledger, Place, status_of
+from tagtrace.review.training_data import Segment, Texts, context
+
+MAX_ITEMS = 1000
+"""Of one answer."""
+_FIELDS = tuple(each.name for each in fields(Finding))
+_PAST = ("id", "time", "reviewer", "action", "rank", "chain", "sentence", "start", "stop", "given", "labels", "note")
+
+
+def page(items: Sequence[Any], offset: int, limit: int) -> Sequence[Any]:
+    """The items to show."""
+    if offset < 0 or not 0 <= limit <= MAX_ITEMS:
+        raise OptionError(f"offset {offset}, limit {limit}: expected 0 or more, and 0 to {MAX_ITEMS:,}")
+    return items[offset : offset + limit]
+
+
+def list_findings(
+    ledger: Ledger,
+    pattern: int | None = None,
+    change: str = "",
+    status: str = "all",
+    text: str = "",
+    document: str = "",
+    offset: int = 0,
+    limit: int = 50,
+    rank: int | None = None,
+) -> dict[str, Any]:
+    """The findings that pass every filter, by rank; with ``rank``, the page of them that it is on, or would be."""
+    if status not in ("all", "conflict", *STATUSES):
+        raise OptionError(f"status {status!r}: expected all, conflict, {', '.join(STATUSES)}")
+    found = list(ledger.texts.findings)
+    if pattern is not None:
+        found = [one for one in found if one.pattern == pattern]
+    if change.strip():
+        found = [one for one in found if _is_change(one.change, change)]
+    if text:
+        found = [one for one in found if text.lower() in ledger.texts.searched[one.rank]]
+    if document:
+        found = [one for one in found if document.lower() in one.document.lower()]
+    if status == "conflict":
+        found = [one for one in found if ledger.has_conflict(one.rank, one.chain)]
+    elif status != "all":
+        found = [one for one in found if ledger.status(one.rank) == status]
+    place = None
+    if rank is not None:
+        place = bisect_left(found, rank, key=lambda one: one.rank)
+        offset = place - place % max(limit, 1)
+    items = [finding_json(ledger, one) for one in page(found, offset, limit)]
+    return {"total": len(found), "offset": offset, "place": place, "items": items}
+
+
+def _is_change(change: str, asked: str) -> bool:
+    """Whether a change is the one asked for: ``LOC -> ORG``, ``loc→org``, or ``ORG`` on either side of the arrow."""
+    sides, wanted = _sides(change), _sides(asked)
+    if len(wanted) > 1:
+        return sides == wanted
+    return any(wanted[0] in (side, *side.split("+")) for side in sides)
+
+
+def _sides(change: str) -> list[str]:
+    return [side.strip().casefold() for side in change.replace("\N{RIGHTWARDS ARROW}", "->").split("->")]
+
+
+def finding_json(ledger: Ledger, one: Finding) -> dict[str, Any]:
+    """A finding with what was decided on it."""
+    row = ledger.current(one.rank)
+    status = "open" if row is None else status_of(row)
+    return {
+        **{name: getattr(one, name) for name in _FIELDS},
+        "change": one.change,
+        "status": status,
+        "decided": None if row is None or status == "open" else decision_json(row),
+        "note": ledger.note(one.rank),
+        "base": ledger.base((one.chain, one.start, one.stop)),
+        "conflict": ledger.has_conflict(one.rank, one.chain),
+    }
+
+
+def one_finding(ledger: Ledger, rank: int) -> dict[str, Any]:
+    """A finding with the whole of its sentence."""
+    one = ledger.texts.by_rank.get(rank)
+    if one is None:
+        raise NotFoundError(f"there is no finding {rank}; there are {len(ledger.texts.findings):,}")
+    chain = ledger.texts.chains[one.chain]
+    whole = {"sentence_tokens": list(chain.tokens), "sentence_labels": list(chain.labels)}
+    return {**finding_json(ledger, one), **whole}
+
+
+def decision_json(row: Decision) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "action": row.action,
+        "status": status_of(row),
+        "labels": None if row.labels is None else list(row.labels),
+        "start": row.start,
+        "stop": row.stop,
+        "reviewer": row.reviewer,
+        "time": row.time,
+        "note": row.note,
+    }
+
+
+def place_json(ledger: Ledger, segment: Segment, rank: int | None = None) -> dict[str, Any]:
+    """A training segment in its context, with what was decided on the finding of a rank, or on exactly the segment."""
+    chain, start, stop = segment
+    sentence = ledger.texts.chains[chain]
+    if rank is None:
+        rank = ledger.texts.rank_at.get(segment)
+    place: Place = segment if rank is None else rank
+    row = ledger.current(place)
+    return {
+        "chain": chain,
+        "sentence": sentence.id,
+        "document": sentence.document,
+        "start": start,
+        "stop": stop,
+        **context(sentence, start, stop),
+        "labels": list(sentence.labels[start:stop]),
+        "rank": rank,
+        "base": ledger.base(segment),
+        "decision": None if row is None or status_of(row) == "open" else decision_json(row),
+    }
+
+
+def occurrences(
+    ledger: Ledger, segment: Segment, finding: Finding | None = None, offset: int = 0, limit: int = MAX_ITEMS
+) -> dict[str, Any]:
+    """Other places with the same tokens and labels; first those that are findings of the same change as ``finding``."""
+    texts = ledger.texts
+
+    def rank_at(one: Segment) -> int | None:
+        if finding is None:
+            return None
+        shift = one[1] - segment[1]
+        return texts.rank_at.get((one[0], finding.start + shift, finding.stop + shift))
+
+    def is_alike(rank: int | None) -> bool:
+        other = None if rank is None else texts.by_rank[rank]
+        return other is not None and finding is not None and _wish(other) == _wish(finding)
+
+    found = [(one, rank_at(one)) for one in texts.occurrences(check_segment(texts, segment))]
+    found.sort(key=lambda one: not is_alike(one[1]))  # stable; decisions change nothing in the order
+    items = [{**place_json(ledger, one, rank), "is_alike": is_alike(rank)} for one, rank in page(found, offset, limit)]
+    num_alike = sum(is_alike(rank) and ledger.status(rank) == "open" for _, rank in found if rank is not None)
+    return {"total": len(found), "alike": num_alike, "items": items}
+
+
+def _wish(finding: Finding) -> tuple[tuple[str, ...], ...]:
+    return tuple(finding.tokens), tuple(finding.given), tuple(finding.proposed)
+
+
+def list_patterns(ledger: Ledger) -> dict[str, Any]:
+    """The patterns with how far their review is."""
+    return {"items": list(_patterns(ledger))}
+
+
+def _patterns(ledger: Ledger) -> Iterator[dict[str, Any]]:
+    for one in ledger.texts.patterns:
+        ranks = [rank for rank in one.findings if rank in ledger.texts.by_rank]
+        yield {
+            "number": one.number,
+            "description": one.description,
+            "change": one.change,
+            "segments": one.num_segments,
+            "documents": len(one.documents),
+            "confidence": one.confidence,
+            "effect": None if one.effect is None else one.effect.to_json(),
+            "progress": ledger.progress(ranks),
+        }
+
+
+def history(ledger: Ledger, offset: int = 0, limit: int = 50) -> dict[str, Any]:
+    """What was decided, the newest first."""
+    rows = [row for row in reversed(ledger.rows.values()) if row.undoes is None]
+    return {"total": len(rows), "items": [_past(ledger, row) for row in page(rows, offset, limit)]}
+
+
+def _past(ledger: Ledger, row: Decision) -> dict[str, Any]:
+    tokens = list(ledger.texts.chains[row.chain].tokens[row.start : row.stop])
+    return {**{name: getattr(row, name) for name in _PAST}, "tokens": tokens, "undone": ledger.is_undone(row)}
+
+
+def changes(ledger: Ledger, since: int) -> dict[str, Any]:
+    """The findings that were touched after a version."""
+    first = max(since, 0) + 1
+    ids = range(first, ledger.last + 1) if ledger.last - first < len(ledger.rows) else ledger.rows
+    rows = [ledger.rows[number] for number in ids if number >= first and number in ledger.rows]
+    return {"version": ledger.last, "ranks": touched(ledger.texts, rows), "conflicts": ledger.num_conflicts()}
+
+
+def touched(texts: Texts, rows: Sequence[Decision]) -> list[int]:
+    """The ranks of the findings that rows are about or overlap."""
+    segments = {(row.chain, row.start, row.stop) for row in rows}
+    found = {one.rank for segment in segments for one in texts.overlapping(segment)}
+    own = {row.rank for row in rows if row.rank is not None and row.audit == texts.audit}
+    return sorted(found | (own & texts.by_rank.keys()))

@@ -1,0 +1,267 @@
+"""Why, and what if: answers about one prediction, ready for JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import OptionError, TagtraceError
+from tagtrace.findings.patterns.group_effect import pattern_edits
+from tagtrace.index import Index
+from tagtrace.influence import Edit, Effect, Kind, Query, Ranked, Score
+from tagtrace.influence.curvature.choice import Curvature
+from tagtrace.influence.curvature.inverse_file import load_inverse
+from tagtrace.influence.edits.effect import effect
+from tagtrace.influence.edits.what_if import check_edits
+from tagtrace.influence.scoring.scorer import SHORTLIST
+from tagtrace.review.decisions.decide import Decisions, NotFoundError
+from tagtrace.review.decisions.ledger import Ledger
+from tagtrace.review.model.asking import Asked, likeliest, make_query
+from tagtrace.review.model.explainers import Explainers, SharedExplainer
+from tagtrace.review.model.listings import place_json
+from tagtrace.review.model.mispredictions import Held
+from tagtrace.tagger import Tagger
+from tagtrace.tagger.tagger import Progress
+
+SCORES: tuple[Score, ...] = get_args(Score)
+CURVATURES: tuple[Curvature, ...] = get_args(Curvature)
+KINDS: tuple[Kind, ...] = get_args(Kind)
+QUICK_WORK = 2e10
+"""Multiply-adds that a question may take."""
+SOON_WORK = 2e11
+"""Multiply-adds, about, that may be spent on the Hessian before the first question."""
+MIN_SHOWN = 0.0005
+"""Labels less likely than this are left out, but for the likeliest few."""
+NUM_SHOWN = 3
+MAX_TOP = 200
+
+
+class Model:
+    """The tagger and the index behind a project."""
+
+    def __init__(self, index: Index, tagger: Tagger, decisions: Decisions, held: Held | None = None) -> None:
+        self.index, self.tagger, self.decisions, self.held = index, tagger, decisions, held
+        self.explainers = Explainers(index)
+        self._encoding = threading.Lock()
+        self._thread = threading.Thread(target=self._work, name="predictions")
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Predict the held-out data and make ready for questions, in a thread of its own."""
+        _ = self.usual  # not in a request
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing more in that thread."""
+        self._is_stopped = True
+        if self.held is not None:
+            self.held.is_stopped = True
+
+    @property
+    def is_busy(self) -> bool:
+        return self._thread.is_alive()
+
+    def _work(self) -> None:
+        _step_back()
+        if self.held is not None:
+            self.held.work()
+        with suppress(TagtraceError):  # the first question takes longer: not the user's
+            for curvature, score in (("identity", "cosine"), (self.usual["curvature"], self.usual["score"])):
+                if not self._is_stopped:
+                    self.prepare(curvature, score)
+
+    @cached_property
+    def usual(self) -> dict[str, str]:
+        """The score and curvature that are asked for unless the user chooses: those that answer within a second.
+
+        ``relative`` with the exact Hessian needs P^2 work for each segment on its shortlist, and N P^2 before.
+        """
+        work = self.index.head.num_parameters**2
+        is_quick = 2 * SHORTLIST * work <= QUICK_WORK
+        is_exact = is_quick and (self.index.num_tokens * work <= SOON_WORK or load_inverse(self.index, 0.0) is not None)
+        return {"score": "relative", "curvature": "auto" if is_exact else "kronecker"}
+
+    def ask(self, sentence: str, data: str | None = None) -> Asked:
+        """The sentence with an id, of the held-out data first unless ``data`` is ``train``."""
+        if self.held is not None and data != "train" and sentence in self.held.number_of:
+            chain = self.held.chains[self.held.number_of[sentence]]
+            with self._encoding, torch.no_grad():
+                features = self.tagger.encode([self.tagger.prepare(chain.with_labels(()))]).double().cpu()
+            return Asked(chain, features, self._predict(features), "dev")
+        number = self.decisions.texts.chain_of.get(sentence)
+        if number is None or data == "dev":
+            raise NotFoundError(f"no sentence has the id {sentence[:80]!r}")
+        features = self.index.chain(number, torch.float64).features
+        return Asked(self.decisions.texts.chains[number], features, self._predict(features), "train")
+
+    def _predict(self, features: Tensor) -> tuple[str, ...]:
+        return likeliest(self.index.head, self.index.labels, features, torch.tensor([len(features)]))[0]
+
+    def query(self, asked: Asked, start: int, stop: int, target: str) -> Query:
+        return make_query(asked, self.index.labels, self.index.head, start, stop, target)
+
+    def why(
+        self, asked: Asked, query: Query, score: str = "cosine", curvature: str = "identity", kind: str = "token",
+        top: int = 20, *, wait: bool = True,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The training segments that support and oppose the labels of a query.
+
+        Where the curvature must be worked out first and ``wait`` is false, the answer is that of the identity.
+        """
+        begin = time.perf_counter()
+        if not 1 <= top <= MAX_TOP:
+            raise OptionError(f"top {top}: expected 1 to {MAX_TOP}")
+        how, of = named(score, SCORES, "score"), named(kind, KINDS, "kind")
+        wanted = named_curvature(curvature)
+        is_ready = self.explainers.is_ready(wanted, how, of)
+        used: Curvature = wanted if wait or is_ready else "identity"
+        with self.explainers.of(used) as explainer:
+            found = explainer.explain(query, how, of, top)
+        self.explainers.made_ready(used, how, of)
+        with self.decisions.reading() as ledger:
+            sides = {
+                "supporters": [self._segment(ledger, one) for one in found.supporters],
+                "opposers": [self._segment(ledger, one) for one in found.opposers],
+            }
+        return {
+            "query": self._query_json(asked, query),
+            **sides,
+            "curvature": used,
+            "is_ready": used == wanted,
+            "is_what_if_ready": self.explainers.is_ready_for_edits,
+            "seconds": time.perf_counter() - begin,
+        }
+
+    def _segment(self, ledger: Ledger, one: Ranked) -> dict[str, Any]:
+        shown = {**place_json(ledger, (one.chain, one.start, one.stop)), "score": one.score}
+        if one.document is not None:
+            shown["chains"] = [one.chain, *(chain for chain, _, _ in one.rest)]
+        return shown
+
+    def _query_json(self, asked: Asked, query: Query) -> dict[str, Any]:
+        sentence, labels = asked.sentence, self.index.labels
+        p = query.probabilities(self.index.head)  # (tokens, C)
+        return {
+            "sentence": sentence.id,
+            "document": sentence.document,
+            "origin": asked.origin,
+            "start": query.start,
+            "stop": query.stop,
+            "tokens": list(sentence.tokens),
+            "gold": list(sentence.labels) if sentence.is_labelled else None,
+            "predicted": list(asked.predicted),
+            "explained": list(labels.decode(query.labels[query.start : query.stop].tolist())),
+            "probabilities": self._probabilities(query, p, _shown(p, p)),
+        }
+
+    def _probabilities(self, query: Query, p: Tensor, shown: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+        names = self.index.labels.labels
+        return [
+            {"token": query.start + t, "label": names[c], "p": float(p[t, c])}
+            for t, chosen in enumerate(shown)
+            for c in chosen
+        ]
+
+    def edits(self, wanted: Sequence[tuple[int, int, int, Sequence[str] | None]], pattern: int | None) -> list[Edit]:
+        """Edits by name of the labels, and those that fix all findings of a pattern."""
+        texts, labels = self.decisions.texts, self.index.labels
+        edits = [
+            Edit(chain, start, stop, None if new is None else tuple(labels.encode(new)))
+            for chain, start, stop, new in wanted
+        ]
+        if pattern is not None:
+            findings = [one for one in texts.findings if one.pattern == pattern]
+            if not findings:
+                raise NotFoundError(f"there is no pattern {pattern} with findings")
+            edits += pattern_edits(self.index, findings)
+        if not edits:
+            raise OptionError("nothing to suppose: give edits or a pattern")
+        return edits
+
+    def what_if(
+        self, query: Query, edits: Sequence[Edit], *, verify: bool = False, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """The query's label probabilities before and after edits, predicted or (``verify``) after exact retraining.
+
+        Edits of so many sentences that refining them would cost more than retraining are predicted by one Newton step.
+        """
+        with self.explainers.of("auto", progress, edits=True) as explainer:
+            check_edits(edits, explainer.optimum, explainer.rows)
+            rung, found = _supposed(explainer, query, edits, verify)
+        shown = _shown(found.probabilities_before, found.probabilities_after)
+        return {
+            "edits": len(edits),
+            "before": {"p": self._probabilities(query, found.probabilities_before, shown)},
+            "after": {"p": self._probabilities(query, found.probabilities_after, shown)},
+            "loss_before": found.before,
+            "loss_after": found.after,
+            "rung": rung,
+        }
+
+    def prepare(
+        self, curvature: str, score: str = "influence", kind: str = "token", progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Do now what questions with this curvature and score would wait for."""
+        name, how, of = named_curvature(curvature), named(score, SCORES, "score"), named(kind, KINDS, "kind")
+        asked = self.ask(self.decisions.texts.chains[0].id, "train")
+        with self.explainers.of(name, progress) as explainer:
+            if not self.explainers.is_ready(name, how, of) or name == "identity":
+                explainer.explain(self.query(asked, 0, 1, "predicted"), how, of)
+        self.explainers.made_ready(name, how, of)
+        return {"curvature": name}
+
+    def prepare_edits(self, progress: Progress | None = None) -> dict[str, Any]:
+        """Do now what suppositions would wait for."""
+        with self.explainers.of("auto", progress, edits=True) as explainer:
+            explainer.prepare("influence", "refine")
+            _ = explainer.refiner, explainer.retrainer
+        return {"curvature": "auto"}
+
+
+def named(name: str, known: tuple[str, ...], what: str) -> Any:
+    """The score, curvature or kind that a page names."""
+    if name not in known:
+        raise OptionError(f"{what} {name!r}: expected one of {', '.join(known)}")
+    return name
+
+
+def named_curvature(name: str) -> Curvature:
+    return named("auto" if name == "hessian" else name, CURVATURES, "curvature")
+
+
+def _step_back() -> None:
+    """Let threads that answer requests go before this one, where the system can."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+
+def _supposed(explainer: SharedExplainer, query: Query, edits: Sequence[Edit], verify: bool) -> tuple[str, Effect]:
+    """The rung and the effect."""
+    head = explainer.optimum
+    if verify:
+        return "verify", effect(query, head, head.at(explainer.retrainer.retrain(edits).theta))
+    if explainer.refiner.can_refine(edits):
+        return "refine", explainer.refiner.effects([edits], query)[0]
+    return "step", effect(query, head, head.at(explainer.retrainer.first_step(edits)))
+
+
+def _shown(before: Tensor, after: Tensor) -> list[list[int]]:
+    """The labels to show of each token, by falling probability before, from (tokens, C) twice."""
+    found: list[list[int]] = []
+    for first, second in zip(before, after, strict=True):
+        order = first.argsort(descending=True).tolist()
+        found.append([
+            c for place, c in enumerate(order)
+            if place < NUM_SHOWN or max(float(first[c]), float(second[c])) >= MIN_SHOWN
+        ])  # fmt: skip
+    return found

@@ -1,0 +1,102 @@
+"""Opening a project: everything the page needs, loaded once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tagtrace._checks import DataError, NoLabelsError, TagtraceError
+from tagtrace.data import read_corpus
+from tagtrace.index import Index, open_index, tagger_of
+from tagtrace.review.decisions.database import Store
+from tagtrace.review.decisions.decide import Decisions
+from tagtrace.review.model.jobs import Jobs
+from tagtrace.review.model.mispredictions import Held
+from tagtrace.review.model.model import Model
+from tagtrace.review.project import ProjectFile
+from tagtrace.review.training_data import Texts, read_audit
+from tagtrace.tagger import Tagger
+
+
+@dataclass
+class Review:
+    """An open project: what the routes work on."""
+
+    name: str
+    reviewer: str
+    """Who decides, where a request does not say."""
+    decisions: Decisions
+    export: Path
+    model: Model | None = None
+    note: str | None = None
+    """What could not be loaded."""
+    jobs: Jobs = field(default_factory=Jobs)
+    exporting: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def texts(self) -> Texts:
+        return self.decisions.texts
+
+    @property
+    def held(self) -> Held | None:
+        return None if self.model is None else self.model.held
+
+    def the_model(self) -> Model:
+        if self.model is None:
+            raise TagtraceError("this project has no index to ask")
+        return self.model
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is still being worked out that nobody can stop."""
+        return self.jobs.is_busy or (self.model is not None and self.model.is_busy)
+
+    def close(self) -> None:
+        if self.model is not None:
+            self.model.stop()
+        self.jobs.close()
+        self.decisions.store.close()
+
+
+def open_review(
+    file: ProjectFile, reviewer: str, tagger: Tagger | None = None, say: Callable[[str], None] = lambda _: None
+) -> Review:
+    """Read the project's data and findings, open its index and begin to predict its held-out data.
+
+    ``tagger`` is the index's own, where the caller has it; ``say`` is told what is being done.
+    """
+    say("opening the index")
+    index = open_index(file.index, verify=True)
+    tagger = _given(index, tagger) if tagger is not None else tagger_of(index, file.tagger)
+    say("reading the data")
+    corpus = read_corpus(file.data, file.reading)
+    index.check_corpus(corpus)
+    audit = read_audit(file.audit) if file.audit is not None else ([], [], "")
+    texts = Texts(corpus, index.labels, index.manifest.unit, *audit)
+    held, note = _held(file, tagger)
+    texts.prepare()
+    file.folder.mkdir(parents=True, exist_ok=True)  # of a new project, whose parts could all be opened
+    decisions = Decisions(texts, Store(file.decisions))
+    model = Model(index, tagger, decisions, held)
+    model.start()
+    return Review(file.name, reviewer, decisions, file.export, model, note)
+
+
+def _given(index: Index, tagger: Tagger) -> Tagger:
+    index.check_tagger(tagger)
+    tagger.head = index.head
+    return tagger
+
+
+def _held(file: ProjectFile, tagger: Tagger) -> tuple[Held | None, str | None]:
+    """The held-out data, or why there is none."""
+    if file.dev is None:
+        return None, None
+    try:
+        return Held(tagger, read_corpus(file.dev, file.reading)), None
+    except NoLabelsError:
+        return None, f"{file.dev.name} has no labels, so there are no mispredictions to show"
+    except DataError as error:
+        return None, str(error)

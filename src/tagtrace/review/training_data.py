@@ -1,0 +1,153 @@
+"""The training data that is reviewed and the findings about it, with what looks them up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from tagtrace._checks import DataError, at
+from tagtrace.data import Corpus, LabelSet, Sentence, join_documents
+from tagtrace.findings.finding import Finding, read_findings
+from tagtrace.findings.patterns.pattern import Pattern
+
+AROUND = 8
+"""Tokens shown before and after a segment."""
+
+Segment = tuple[int, int, int]
+"""A chain's number and tokens start:stop of it."""
+
+
+class Texts:
+    """The chains of the training data in the order of the index, and the findings about them."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        labels: LabelSet,
+        unit: str = "sentence",
+        findings: Sequence[Finding] = (),
+        patterns: Sequence[Pattern] = (),
+        audit: str = "",
+    ) -> None:
+        self.corpus, self.labels = corpus, labels
+        self.chains: list[Sentence] = join_documents(corpus.sentences) if unit == "document" else list(corpus.sentences)
+        self.findings = sorted(findings, key=lambda one: one.rank)
+        self.patterns = list(patterns)
+        self.audit = audit
+        """The fingerprint of the findings: ranks of another audit name other findings."""
+        self.by_rank = {one.rank: one for one in self.findings}
+        self.rank_at: dict[Segment, int] = {}
+        self.by_chain: dict[int, list[Finding]] = {}
+        for one in self.findings:
+            self._check(one)
+            self.rank_at.setdefault((one.chain, one.start, one.stop), one.rank)
+            self.by_chain.setdefault(one.chain, []).append(one)
+
+    def _check(self, one: Finding) -> None:
+        chain = self.chains[one.chain] if 0 <= one.chain < len(self.chains) else None
+        inside = slice(one.start, one.stop)
+        if chain is None or chain.tokens[inside] != one.tokens or chain.labels[inside] != one.given:
+            raise DataError(
+                f"finding {one.rank} ({one.sentence} {one.start}:{one.stop}) is not about {self.corpus.path}; "
+                "audit this data again"
+            )
+
+    @cached_property
+    def chain_of(self) -> dict[str, int]:
+        """The chain with an id (the first, where several have it)."""
+        found: dict[str, int] = {}
+        for number, chain in enumerate(self.chains):
+            found.setdefault(chain.id, number)
+        return found
+
+    def prepare(self) -> None:
+        """Make the lookups now that requests would wait for."""
+        _ = self.chain_of, self.searched, self._places, self.num_tokens
+
+    @cached_property
+    def num_tokens(self) -> int:
+        return sum(map(len, self.chains))
+
+    @cached_property
+    def searched(self) -> dict[int, str]:
+        """By rank, the sentence of each finding in lower case."""
+        texts = {number: lowered(self.chains[number]) for number in self.by_chain}
+        return {one.rank: texts[one.chain] for one in self.findings}
+
+    def overlapping(self, segment: Segment) -> list[Finding]:
+        """The findings that share a token with a segment."""
+        chain, start, stop = segment
+        return [one for one in self.by_chain.get(chain, ()) if one.start < stop and start < one.stop]
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, str], list[tuple[int, int]]]:
+        """Where each token has each label."""
+        found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for number, chain in enumerate(self.chains):
+            for place, pair in enumerate(zip(chain.tokens, chain.labels, strict=True)):
+                found.setdefault(pair, []).append((number, place))
+        return found
+
+    def occurrences(self, segment: Segment) -> list[Segment]:
+        """Other places with the same tokens and the same labels; a segment that goes on beyond is another one."""
+        chain, start, stop = segment
+        tokens, labels, goes_on = self._seen(chain, start, stop)
+        rarest = min(range(stop - start), key=lambda t: len(self._places[tokens[t], labels[t]]))
+        if stop - start == 1 and (labels == ("O",) or self.labels.scheme != "iob2"):  # may be very many
+            return [
+                (number, place, place + 1)
+                for number, place in self._places[tokens[0], labels[0]]
+                if (number, place) != (chain, start)
+            ]
+        found: list[Segment] = []
+        for number, place in self._places[tokens[rarest], labels[rarest]]:
+            first = place - rarest
+            last = first + stop - start
+            if first < 0 or last > len(self.chains[number]) or (number, first) == (chain, start):
+                continue
+            if self._seen(number, first, last) == (tokens, labels, goes_on):
+                found.append((number, first, last))
+        return found
+
+    def _seen(self, chain: int, start: int, stop: int) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+        """Tokens and labels of a segment, and whether a labelled segment goes on after it."""
+        one = self.chains[chain]
+        goes_on = self.labels.scheme == "iob2" and stop < len(one) and one.labels[stop].startswith("I-")
+        return one.tokens[start:stop], one.labels[start:stop], goes_on
+
+
+def lowered(sentence: Sentence) -> str:
+    """The text of a sentence to search in."""
+    return " ".join(sentence.tokens).lower()
+
+
+def context(sentence: Sentence, start: int, stop: int) -> dict[str, list[str]]:
+    """The tokens of a segment, and a few on both sides."""
+    return {
+        "before": list(sentence.tokens[max(start - AROUND, 0) : start]),
+        "tokens": list(sentence.tokens[start:stop]),
+        "after": list(sentence.tokens[stop : stop + AROUND]),
+    }
+
+
+def read_audit(folder: Path) -> tuple[list[Finding], list[Pattern], str]:
+    """The findings and patterns that an audit wrote, and the fingerprint of the findings."""
+    path = folder / "findings.jsonl"
+    findings = read_findings(path)
+    return findings, _read_patterns(folder / "patterns.jsonl"), hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _read_patterns(path: Path) -> list[Pattern]:
+    if not path.exists():
+        return []
+    found: list[Pattern] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+        try:
+            if line.strip():
+                found.append(Pattern.from_json(json.loads(line)))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DataError(f"{at(path, number)}: no pattern ({error}); audit again") from None
+    return found

@@ -1,0 +1,254 @@
+"""Findings applied to data: what changes, what is logged, what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tagtrace._checks import DataError
+from tagtrace.data import Corpus, ReadOptions, Sentence, read_corpus, violations, write_corpus
+from tagtrace.findings.finding import Finding
+from tagtrace.findings.fix import Change, fix, read_changes, replay, write_changes
+
+TEXT = """-DOCSTART- O
+
+Ana B-PER
+Bo I-PER
+met O
+Cy B-PER
+
+Delft B-LOC
+won O
+
+-DOCSTART- O
+
+In O
+Ede B-LOC
+Fox B-ORG
+Ltd I-ORG
+Inc I-ORG
+"""
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    path = tmp_path / "train.conll"
+    path.write_text(TEXT)
+    return read_corpus(path)
+
+
+def about(corpus: Corpus, id_: str, start: int, stop: int, proposed: str, rank: int = 1) -> Finding:
+    """A finding of a sentence, or of a document, that proposes these labels."""
+    members = [s for s in corpus.sentences if id_ in (s.id, s.document)]
+    tokens = tuple(token for s in members for token in s.tokens)[start:stop]
+    given = tuple(label for s in members for label in s.labels)[start:stop]
+    line = [line for s in members for line in s.lines][start]
+    return Finding(
+        rank, id_, members[0].document, 0, start, stop, line, tokens, (), (), given, tuple(proposed.split()), 1.0, 0.9
+    )
+
+
+def labels_of(corpus: Corpus) -> list[str]:
+    return [" ".join(sentence.labels) for sentence in corpus.sentences]
+
+
+def test_a_change_is_made_written_and_logged(corpus: Corpus, tmp_path: Path) -> None:
+    before = labels_of(corpus)
+    fixed = fix(corpus, [about(corpus, "train-0:1", 0, 1, "B-ORG", rank=3)])
+    assert labels_of(fixed.corpus) == ["B-PER I-PER O B-PER", "B-ORG O", "O B-LOC B-ORG I-ORG I-ORG"]
+    assert labels_of(corpus) == before
+    (change,) = fixed.changes
+    assert change == Change(3, "train-0:1", 8, 0, 1, ("Delft",), ("B-LOC",), ("B-ORG",))
+    assert write_corpus(fixed.corpus, tmp_path / "out.conll") == 1
+    assert (tmp_path / "out.conll").read_text() == TEXT.replace("Delft B-LOC", "Delft B-ORG")
+
+
+def test_findings_of_whole_documents_are_found_by_the_documents_name(corpus: Corpus, tmp_path: Path) -> None:
+    """A segment may reach over the end of a sentence of the file; there it is cut."""
+    fixed = fix(corpus, [about(corpus, "train-0", 3, 5, "B-LOC I-LOC")])
+    assert labels_of(fixed.corpus)[:2] == ["B-PER I-PER O B-LOC", "B-LOC O"]
+    (change,) = fixed.changes
+    assert (change.start, change.stop, change.given, change.new) == (3, 5, ("B-PER", "B-LOC"), ("B-LOC", "B-LOC"))
+    assert (change.line, change.repaired) == (6, 1)
+    assert write_corpus(fixed.corpus, tmp_path / "out.conll") == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "proposed", "expected", "changed"),
+    [
+        (2, 3, "B-LOC", "O B-LOC B-LOC B-ORG I-ORG", (2, 4, "B-LOC B-ORG", 1)),  # the rest goes on as a segment
+        (2, 3, "O", "O B-LOC O B-ORG I-ORG", (2, 4, "O B-ORG", 1)),
+        (3, 4, "O", "O B-LOC B-ORG O B-ORG", (3, 5, "O B-ORG", 1)),
+        (2, 3, "I-LOC", "O B-LOC I-LOC B-ORG I-ORG", (2, 4, "I-LOC B-ORG", 1)),  # joins the segment before
+        (0, 1, "I-PER", "B-PER B-LOC B-ORG I-ORG I-ORG", (0, 1, "B-PER", 1)),  # continues nothing
+        (4, 5, "O", "O B-LOC B-ORG I-ORG O", (4, 5, "O", 0)),
+        (1, 3, "B-ORG I-ORG", "O B-ORG I-ORG I-ORG I-ORG", (1, 3, "B-ORG I-ORG", 0)),
+    ],
+)
+def test_labels_stay_well_formed_and_repairs_are_logged(
+    corpus: Corpus, start: int, stop: int, proposed: str, expected: str, changed: tuple[int, int, str, int]
+) -> None:
+    fixed = fix(corpus, [about(corpus, "train-1:0", start, stop, proposed)])
+    assert labels_of(fixed.corpus)[2] == expected
+    (change,) = fixed.changes
+    assert (change.start, change.stop, " ".join(change.new), change.repaired) == changed
+    assert change.given == corpus.sentences[2].labels[change.start : change.stop]
+    assert change.tokens == corpus.sentences[2].tokens[change.start : change.stop]
+
+
+def test_a_repair_for_two_findings_is_left_to_the_one_that_owns_the_token(corpus: Corpus) -> None:
+    first, second = about(corpus, "train-1:0", 2, 3, "B-LOC"), about(corpus, "train-1:0", 3, 5, "I-ORG O", rank=2)
+    fixed = fix(corpus, [second, first])
+    assert labels_of(fixed.corpus)[2] == "O B-LOC B-LOC B-ORG O"
+    assert [(c.rank, c.start, c.stop, c.repaired) for c in fixed.changes] == [(1, 2, 3, 0), (2, 3, 5, 1)]
+
+
+def test_overlapping_findings_that_agree_are_both_made(corpus: Corpus) -> None:
+    pair = [about(corpus, "train-1:0", 2, 4, "B-LOC I-LOC"), about(corpus, "train-1:0", 3, 5, "I-LOC I-LOC", rank=2)]
+    fixed = fix(corpus, pair)
+    assert labels_of(fixed.corpus)[2] == "O B-LOC B-LOC I-LOC I-LOC"
+    assert len(fixed.changes) == 2
+    assert replay(corpus, fixed.changes).corpus == fixed.corpus
+
+
+def test_what_is_there_already_is_no_change(corpus: Corpus) -> None:
+    fixed = fix(corpus, [about(corpus, "train-0:1", 0, 1, "B-LOC")])
+    assert fixed.changes == ()
+    assert fixed.corpus == corpus
+    assert fix(corpus, []).corpus == corpus
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Ana I-PER\nBo I-PER\n", "Ana I-PER\nBo B-PER\n"),  # iob1
+        ("Ana B-PER\nBo E-PER\n", "Ana S-PER\nBo S-PER\n"),
+        ('{"tokens": ["Ana", "Bo"],  "tags": ["B-PER", "I-PER"], "x": 1}\n',
+         '{"tokens": ["Ana", "Bo"],  "tags": ["B-PER", "B-PER"], "x": 1}\n'),
+    ],
+    ids=["iob1", "bioes", "jsonl"],
+)  # fmt: skip
+def test_the_files_own_scheme_and_format_stay(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    corpus = read_corpus(tmp_path / "a.txt")
+    fixed = fix(corpus, [about(corpus, corpus.sentences[0].id, 1, 2, "B-PER")])
+    write_corpus(fixed.corpus, tmp_path / "b.txt")
+    assert (tmp_path / "b.txt").read_text() == expected
+
+
+# The log
+
+
+def test_a_log_repeats_a_fix_in_a_copy_with_another_name(corpus: Corpus, tmp_path: Path) -> None:
+    """A CoNLL file names its sentences after itself: a copy is told by lines and tokens."""
+    wanted = [about(corpus, "train-1:0", 2, 3, "B-LOC"), about(corpus, "train-0", 3, 5, "O I-LOC", rank=2)]
+    fixed = fix(corpus, wanted)
+    write_changes(fixed.changes, tmp_path / "log.jsonl")
+    changes = read_changes(tmp_path / "log.jsonl")
+    assert tuple(changes) == fixed.changes
+    assert replay(corpus, changes) == fixed
+    (tmp_path / "copy.conll").write_text(TEXT)
+    copy = replay(read_corpus(tmp_path / "copy.conll"), changes)
+    assert labels_of(copy.corpus) == labels_of(fixed.corpus)
+    assert copy.changes == fixed.changes
+
+
+def test_a_copy_with_other_lines_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    fixed = fix(corpus, [about(corpus, "train-0:1", 0, 1, "B-ORG")])
+    (tmp_path / "copy.conll").write_text("New O\n\n" + TEXT)
+    with pytest.raises(DataError, match="no sentence has the id 'train-0:1', and line 8 does not have its tokens"):
+        replay(read_corpus(tmp_path / "copy.conll"), fixed.changes)
+
+
+def test_a_copy_in_json_lines_without_ids(tmp_path: Path) -> None:
+    rows = [{"tokens": ["so", "so"], "tags": ["O", "O"]}, {"tokens": ["an", "an"], "tags": ["O", "O"]}]
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first, second = (read_corpus(tmp_path / name) for name in ("a.jsonl", "b.jsonl"))
+    fixed = fix(first, [about(first, "a:1", 1, 2, "B-X")])
+    assert labels_of(replay(second, fixed.changes).corpus) == ["O O", "O B-X"]
+
+
+def test_a_log_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    good = Change(1, "s", 1, 0, 1, ("a",), ("O",), ("B-X",)).to_json()
+    for line in ("{", '{"rank": 1}', "[]", good.replace('"start": 0', '"start": "0"')):
+        path.write_text(f"{good}\n{line}\n")
+        with pytest.raises(DataError, match=r"log.jsonl, line 2: no change .*give the log that fix wrote"):
+            read_changes(path)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_changes(tmp_path / "none.jsonl")
+
+
+EDIT = st.tuples(st.integers(0, 4), st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y"]))
+
+
+@given(edits=st.lists(EDIT, max_size=4, unique_by=lambda edit: edit[0]))
+def test_any_proposals_leave_well_formed_labels_and_a_log_that_repeats_them(edits: list[tuple[int, str]]) -> None:
+    given_labels = ("B-X", "I-X", "I-X", "O", "B-Y")
+    sentence = Sentence(("a", "b", "c", "d", "e"), given_labels, "s", lines=range(1, 6))
+    corpus = Corpus(Path("train"), (sentence,), "iob2", ReadOptions(), "")
+    wanted = [
+        Change(rank, "s", t + 1, t, t + 1, (sentence.tokens[t],), (given_labels[t],), (label,))
+        for rank, (t, label) in enumerate(edits, start=1)
+    ]
+    fixed = replay(corpus, wanted)
+    (labels,) = (s.labels for s in fixed.corpus.sentences)
+    assert violations(labels, "iob2") == []
+    for t, label in edits:
+        assert labels[t][1:] == label[1:]  # the type is the one proposed, B- or I- may be repaired
+    logged = {t for change in fixed.changes for t in range(change.start, change.stop)}
+    assert all(t in logged for t in range(5) if labels[t] != given_labels[t])
+    assert replay(corpus, fixed.changes) == fixed
+
+
+# Refusals
+
+
+def test_findings_of_other_data_are_refused(corpus: Corpus) -> None:
+    one = about(corpus, "train-0:1", 0, 1, "B-ORG")
+    known = about(corpus, "train-0:0", 0, 1, "O", rank=2)
+
+    def refused(message: str, **changed: object) -> None:
+        with pytest.raises(DataError, match=message):
+            fix(corpus, [known, replace(one, **changed)])  # type: ignore[arg-type]
+
+    refused(r"train.conll: finding 1 \(train-9:9 0:1\): no sentence has the id 'train-9:9'", sentence="train-9:9")
+    refused("the tokens there are 'Delft', not 'Breda'", tokens=("Breda",))
+    refused(r"the labels there are B-LOC, not B-PER \(the data has changed\)", given=("B-PER",))
+    refused("the sentence has 2 tokens", start=5, stop=6)
+    refused("a label given and a new one for each", proposed=("B-ORG", "I-ORG"))
+    refused("the new label 'Q-ORG' does not belong to the scheme iob2", proposed=("Q-ORG",))
+
+
+def test_data_that_is_fixed_already_is_refused(corpus: Corpus) -> None:
+    one = about(corpus, "train-0:1", 0, 1, "B-ORG")
+    with pytest.raises(DataError, match=r"the labels there are B-ORG, not B-LOC \(it is fixed already\)"):
+        fix(fix(corpus, [one]).corpus, [one])
+
+
+def test_findings_that_contradict_each_other_are_refused(corpus: Corpus) -> None:
+    pair = [about(corpus, "train-1:0", 2, 4, "B-LOC I-LOC"), about(corpus, "train-1:0", 3, 4, "O", rank=2)]
+    message = r"finding 2 \(train-1:0 3:4\) and finding 1 \(train-1:0 2:4\) want O and I-LOC for the same token"
+    with pytest.raises(DataError, match=message):
+        fix(corpus, pair)
+
+
+def test_a_name_that_two_sentences_have_is_refused(corpus: Corpus) -> None:
+    doubled = corpus.with_sentences([*corpus.sentences, corpus.sentences[0]])
+    with pytest.raises(DataError, match="2 sentences or documents have the id 'train-0:0'"):
+        fix(doubled, [about(corpus, "train-0:0", 0, 1, "O")])
+    fix(doubled, [about(corpus, "train-0:1", 0, 1, "O")])
+    with pytest.raises(DataError, match="2 sentences or documents have the id 'train-0'"):
+        fix(doubled, [about(corpus, "train-0", 0, 1, "O")])
+
+
+def test_data_without_labels_is_refused(corpus: Corpus) -> None:
+    bare = corpus.with_sentences(sentence.with_labels(()) for sentence in corpus.sentences)
+    with pytest.raises(DataError, match="sentence 'train-0:0' has no labels"):
+        fix(bare, [about(corpus, "train-0:0", 0, 1, "O")])

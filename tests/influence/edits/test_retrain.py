@@ -1,0 +1,143 @@
+"""The first step of retraining: a Newton step that cannot diverge."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tagtrace._checks import OptionError
+from tagtrace.influence import Edit, Retrainer
+from tagtrace.influence.curvature.operators import Hessian
+from tagtrace.influence.curvature.solvers import Cholesky
+from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, crf, refit_head
+from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.rows import pad_rows
+from tests.influence.edits.test_refine import L2, Fitted
+from tests.strategies import HEADS, LABELS, random_rows
+
+GROUP = [Edit(3, 2, 5), Edit(0, 0, 5, (0, 1, 2, 0, 0)), Edit(2, 0, 1), Edit(4, 0, 2, (0, 1))]
+
+
+def edited_objective(fitted: Fitted, group: list[Edit], theta: Tensor) -> Tensor:
+    """F: the mean partial loss once edited, and l2."""
+    rows = fitted.rows
+    labels = pad_rows(rows.labels, rows.lengths)
+    known = torch.ones_like(labels, dtype=torch.bool)
+    for edit in group:
+        if edit.labels is None:
+            known[edit.chain, edit.start : edit.stop] = False
+        else:
+            labels[edit.chain, edit.start : edit.stop] = torch.tensor(edit.labels)
+    head = fitted.head.at(theta)
+    losses = crf.partial_loss(head(rows.features.double(), rows.lengths), labels, known)
+    size = sum(part.square().sum() for part in head.parameters())
+    return losses.mean() + 0.5 * L2 / len(rows.lengths) * size
+
+
+def newton_step(fitted: Fitted, group: list[Edit]) -> Tensor:
+    """-H^-1 grad F by finite differences of F and of the gradient of J."""
+    theta = fitted.theta
+    steps = 1e-5 * torch.eye(len(theta), dtype=theta.dtype)
+    hessian = (fitted.objective.gradients(theta + steps) - fitted.objective.gradients(theta - steps)) / 2e-5
+    return -torch.linalg.solve(hessian, numerical_gradient(fitted, group))
+
+
+def numerical_gradient(fitted: Fitted, group: list[Edit]) -> Tensor:
+    """Of F, where retraining starts."""
+    theta = fitted.theta
+    steps = 1e-5 * torch.eye(len(theta), dtype=theta.dtype)
+    return torch.stack([
+        (edited_objective(fitted, group, theta + step) - edited_objective(fitted, group, theta - step)).detach() / 2e-5
+        for step in steps
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_the_first_step_is_newtons_where_that_lowers_the_objective(options: HeadOptions) -> None:
+    fitted = Fitted(options, random_rows())
+    for group in ([Edit(3, 4, 5)], [Edit(0, 0, 1)], [Edit(2, 0, 1, (0,))]):
+        step = newton_step(fitted, group)
+        before, after = (float(edited_objective(fitted, group, fitted.theta + s * step).detach()) for s in (0, 1))
+        assert after < before
+        found = fitted.retrainer().first_step(group)
+        torch.testing.assert_close(found, fitted.theta + step, rtol=0, atol=1e-6)
+        assert float(step.abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_the_objective_falls(options: HeadOptions) -> None:
+    fitted = Fitted(options, random_rows())
+    theta = fitted.theta.clone()
+    found = fitted.retrainer().first_step(GROUP)
+    assert torch.equal(fitted.theta, theta)
+    values = [float(edited_objective(fitted, GROUP, each).detach()) for each in (theta, found)]
+    best = float(edited_objective(fitted, GROUP, fitted.retrainer().retrain(GROUP).theta).detach())
+    assert best <= values[1] < values[0]
+
+
+@pytest.mark.parametrize("options", [HeadOptions(start_end=True), HeadOptions("softmax")], ids=["crf", "softmax"])
+def test_a_step_that_overshoots_is_halved(options: HeadOptions) -> None:
+    """The curvature of confident labels is small: turning half of them around leads far beyond doubt of all."""
+    fitted = Fitted(options, copies_of(separable_rows(), 40))
+    group = turned_around(fitted.rows)
+    step = newton_step(fitted, group)
+    values = [float(edited_objective(fitted, group, fitted.theta + s * step).detach()) for s in (0.0, 1.0)]
+    assert values[1] > 2 * values[0], "the whole step diverges"
+    rate, slope = 1.0, float(step @ numerical_gradient(fitted, group))
+    while float(edited_objective(fitted, group, fitted.theta + rate * step).detach()) > values[0] + 1e-4 * rate * slope:
+        rate *= 0.5
+    found = fitted.retrainer().first_step(group)
+    torch.testing.assert_close(found, fitted.theta + rate * step, rtol=1e-3, atol=1e-4)
+    assert float(edited_objective(fitted, group, found).detach()) < values[0]
+
+
+def separable_rows() -> Rows:
+    rows = random_rows(3, (4, 3, 4, 2))
+    features = torch.nn.functional.one_hot(rows.labels, 4).float() * 2.0
+    return Rows(features, rows.labels, rows.lengths)
+
+
+def copies_of(rows: Rows, copies: int) -> Rows:
+    return Rows(rows.features.repeat(copies, 1), rows.labels.repeat(copies), rows.lengths.repeat(copies))
+
+
+def turned_around(rows: Rows) -> list[Edit]:
+    """In every other copy of four chains every O is a segment, and every segment O."""
+    parts = rows.labels.split(rows.lengths.tolist())
+    return [Edit(i, 0, len(part), tuple(1 if label == 0 else 0 for label in part.tolist()))
+            for i, part in enumerate(parts) if (i // 4) % 2]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [HeadOptions(), HeadOptions("softmax")], ids=["crf", "softmax"])
+def test_a_tiny_edit_is_retrained_but_for_second_order(options: HeadOptions) -> None:
+    """With k times the data, one label's step shrinks as 1/k and what is missing from it as 1/k^2."""
+    missing, moved = [], []
+    for copies in (20, 80):
+        rows = copies_of(random_rows(), copies)
+        head = refit_head(Head(4, LABELS, options), rows, RefitOptions(copies * L2, tolerance=1e-12)).head
+        objective, theta = Objective(head, rows, copies * L2), head.flat()
+        retrainer = Retrainer(objective, rows, theta, Cholesky(Hessian(objective.hessian(theta))))
+        group = [Edit(3, 2, 3, (0,))]
+        assert int(rows.labels[9 + 2]) != 0
+        retrained = retrainer.retrain(group, tolerance=1e-13).theta
+        missing.append(float((retrainer.first_step(group) - retrained).norm()))
+        moved.append(float((retrained - theta).norm()))
+    assert moved[0] / moved[1] == pytest.approx(4.0, rel=0.15)
+    assert missing[0] / missing[1] == pytest.approx(16.0, rel=0.3)
+
+
+def test_an_edit_that_changes_nothing_stays_where_it_is() -> None:
+    fitted = Fitted(HeadOptions(), random_rows())
+    same = Edit(0, 0, 5, tuple(fitted.rows.labels[:5].tolist()))
+    torch.testing.assert_close(fitted.retrainer().first_step([same]), fitted.theta, rtol=0, atol=1e-8)
+    with pytest.raises(OptionError, match="at least one"):
+        fitted.retrainer().first_step([])
+
+
+def test_the_hessian_of_the_objective_does_not_depend_on_labels() -> None:
+    """What makes the step one of Newton's for any other labels."""
+    fitted = Fitted(HeadOptions(start_end=True), random_rows())
+    others = Rows(fitted.rows.features, torch.zeros_like(fitted.rows.labels), fitted.rows.lengths)
+    other = Cholesky(Hessian(Objective(fitted.head, others, L2).hessian(fitted.theta)))
+    torch.testing.assert_close(other.inverse, fitted.solver.inverse, rtol=0, atol=1e-10)

@@ -1,0 +1,99 @@
+"""What-if on a small index: each rung against the definition, and edits that make no sense."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tagtrace._checks import OptionError
+from tagtrace.data import LabelSet, read_corpus
+from tagtrace.data.invented import generate, write_invented
+from tagtrace.index import IndexOptions, build_index
+from tagtrace.influence import Edit, Explainer, Query
+from tagtrace.influence.edits import refine as module
+from tagtrace.influence.edits.what_if import check_edits, what_if
+from tagtrace.tagger import Head, HeadOptions, Lexical, LexicalOptions, RefitOptions, Rows, new_tagger, refit_head
+from tests.strategies import LABELS, random_rows
+
+L2 = 20.0
+
+
+@pytest.fixture(scope="module")
+def explainer(tmp_path_factory: pytest.TempPathFactory) -> Explainer:
+    folder = tmp_path_factory.mktemp("what-if")
+    write_invented(generate(num_documents=20), folder)
+    corpus = read_corpus(folder / "train.conll")
+    torch.manual_seed(0)
+    labels = LabelSet.from_sentences(corpus.sentences, "iob2")
+    tagger = new_tagger(Lexical(LexicalOptions(buckets=64, width=4, hidden=4)), labels)
+    options = IndexOptions(dtype="float32", l2=L2, tolerance=1e-9)
+    return Explainer(build_index(tagger, corpus, folder / "index", options))
+
+
+def make(explainer: Explainer, chain: int = 3, start: int = 0, stop: int = 2) -> Query:
+    rows = explainer.index.chain(chain, torch.float64)
+    return Query(rows.features, rows.labels, start, stop)
+
+
+def test_relabelling_is_training_on_other_labels(explainer: Explainer) -> None:
+    query, rows = make(explainer), explainer.rows
+    edits = [Edit(3, 0, 2, (1, 2)), Edit(7, 1, 2, (0,))]
+    found = what_if(explainer, query, edits, verify=True)
+    labels = rows.labels.clone()
+    for edit in edits:
+        first = int(rows.lengths[: edit.chain].sum())
+        labels[first + edit.start : first + edit.stop] = torch.tensor(edit.labels)
+    options = RefitOptions(L2, tolerance=1e-9)
+    expected = refit_head(explainer.head, Rows(rows.features, labels, rows.lengths), options).head
+    verified, refined = found.effects["verify"], found.effects["refine"]
+    assert found.best is verified
+    assert found.edits == tuple(edits)
+    torch.testing.assert_close(verified.probabilities_after, query.probabilities(expected), rtol=0, atol=1e-4)
+    torch.testing.assert_close(verified.probabilities_before, query.probabilities(explainer.optimum))
+    assert verified.after == pytest.approx(float(query.loss(expected).detach()), abs=1e-4)
+    assert refined.change == pytest.approx(verified.change, rel=0.2)
+    assert abs(verified.change) > 0.01
+
+
+def test_verify_only_when_asked_or_too_large(explainer: Explainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = make(explainer)
+    small = what_if(explainer, query, [Edit(3, 0, 1)])
+    assert list(small.effects) == ["refine"]
+    assert small.best.change > 0  # the query's own label supports it
+    monkeypatch.setattr(module, "MAX_LOGITS", 10)
+    large = what_if(explainer, query, [Edit(3, 0, 1)])
+    assert list(large.effects) == ["verify"]
+    assert large.best.change == pytest.approx(small.best.change, rel=0.2)
+
+
+def test_groups_differ_from_single_edits(explainer: Explainer) -> None:
+    query = make(explainer)
+    one, two = Edit(3, 0, 2), Edit(3, 2, 3)
+    together = what_if(explainer, query, [one, two]).best.change
+    alone = [what_if(explainer, query, [edit]).best.change for edit in (one, two)]
+    assert all(together != pytest.approx(change, rel=1e-3) for change in alone)
+
+
+def test_bad_edits(explainer: Explainer) -> None:
+    query = make(explainer)
+    for edits, message in (
+        ([], "at least one"),
+        ([Edit(10**6, 0, 1)], "there are sentences 0 to"),
+        ([Edit(-1, 0, 1)], "there are sentences 0 to"),
+        ([Edit(3, 0, 1, (99,))], "there are labels 0 to"),
+        ([Edit(3, 0, 2), Edit(3, 1, 3)], "both hold token 1"),
+        ([Edit(3, 0, 999)], "does not lie"),
+        ([Edit(3, 0, 2, (1,))], "needs 2 labels"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            what_if(explainer, query, edits)
+
+
+def test_constraints_are_kept() -> None:
+    head = Head(4, LABELS, HeadOptions(constrained=True)).double()
+    rows = random_rows(0, (3,))
+    rows.labels[:] = torch.tensor([1, 2, 0])  # B-X I-X O
+    check_edits([Edit(0, 0, 2, (0, 0))], head, rows)
+    check_edits([Edit(0, 0, 1)], head, rows)
+    with pytest.raises(OptionError, match="constraints forbid"):
+        check_edits([Edit(0, 0, 1, (0,))], head, rows)  # leaves I-X behind O

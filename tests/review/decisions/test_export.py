@@ -1,0 +1,185 @@
+"""The export changes the decided labels and nothing else, and its log repeats it elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tagtrace.data import LabelSet, ReadOptions, read_corpus, write_corpus
+from tagtrace.findings.fix import read_changes, replay
+from tagtrace.review import Decisions, Review, Store, Texts
+from tests.review.made import Client, light_review, write_light
+
+
+@pytest.fixture
+def ada(tmp_path: Path) -> Client:
+    return Client(light_review(tmp_path))
+
+
+def export(client: Client) -> tuple[bytes, int]:
+    """What was written, and the number of labels that are said to be changed."""
+    answer = client.post("export")
+    assert answer["files"] == ["export/train.conll", "export/changes.jsonl"]
+    assert client.http.get("/api/export/data").content == (client.review.export / "train.conll").read_bytes()
+    assert client.http.get("/api/export/log").content == (client.review.export / "changes.jsonl").read_bytes()
+    return (client.review.export / "train.conll").read_bytes(), answer["changed"]
+
+
+def decide_some(client: Client) -> bytes:
+    """Decisions of every kind; returns the bytes that they should lead to, written by hand."""
+    client.decide(1)  # Club0 is an ORG
+    client.decide(2)  # New | Delft Town is a LOC
+    client.decide(3, "reject")
+    client.decide(4, "skip")
+    client.decide(5)
+    client.post("undo")
+    client.decide(6, "relabel", labels=["O"])  # Club4
+    client.decide(7)
+    client.decide(7, "reopen")
+    # Delft alone is a LOC: what is left of the segment stands by itself
+    client.post("decisions", {"chain": 7, "start": 3, "stop": 4, "action": "relabel", "labels": ["B-LOC"]})
+    expected = (client.review.export.parent / "train.conll").read_bytes()
+    sentence = b"Club%d\t%s\r\nbeat\tO\r\nNew  %s\r\nDelft\t%s\r\nTown\t%s\r\n"
+    given = (b"B-LOC", b"B-ORG", b"I-ORG", b"I-ORG")
+    for number, labels in (
+        (0, (b"B-ORG", b"O", b"B-LOC", b"I-LOC")),
+        (4, (b"O", *given[1:])),
+        (7, (b"B-LOC", b"B-ORG", b"B-LOC", b"B-ORG")),
+    ):
+        before, after = sentence % (number, *given), sentence % (number, *labels)
+        assert expected.count(before) == 1
+        expected = expected.replace(before, after)
+    return expected
+
+
+def test_only_decided_labels_change_byte_for_byte(ada: Client) -> None:
+    expected = decide_some(ada)
+    found, num_changed = export(ada)
+    assert found == expected
+    assert num_changed == 7
+
+
+def test_the_log_leads_to_the_same_bytes(ada: Client, tmp_path: Path) -> None:
+    decide_some(ada)
+    found, _ = export(ada)
+    changes = read_changes(tmp_path / "export" / "changes.jsonl")
+    assert [(one.rank, one.start, one.stop, one.repaired) for one in changes] == [
+        (0, 3, 5, 1), (1, 0, 1, 0), (2, 2, 5, 0), (6, 0, 1, 0)
+    ]  # fmt: skip
+    write_corpus(replay(read_corpus(tmp_path / "train.conll"), changes).corpus, tmp_path / "replayed.conll")
+    assert (tmp_path / "replayed.conll").read_bytes() == found
+
+
+def test_nothing_decided_is_a_copy(ada: Client, tmp_path: Path) -> None:
+    assert ada.http.get("/api/export/data").status_code == 404
+    assert export(ada) == ((tmp_path / "train.conll").read_bytes(), 0)
+    assert (tmp_path / "export" / "changes.jsonl").read_bytes() == b""
+
+
+def test_decisions_that_overlap_the_last_one_counts(ada: Client) -> None:
+    ada.decide(2)  # O B-LOC I-LOC
+    ada.post("decisions", {"chain": 0, "start": 4, "stop": 6, "action": "relabel", "labels": ["B-ORG", "I-ORG"]})
+    found, _ = export(ada)
+    assert b"New  O\r\nDelft\tB-LOC\r\nTown\tB-ORG\r\n.\tI-ORG\r\n" in found
+    changes = read_changes(ada.review.export / "changes.jsonl")
+    assert [(one.rank, one.start, one.stop) for one in changes] == [(0, 4, 6), (2, 2, 4)]
+    ada.post("undo")
+    assert b"New  O\r\nDelft\tB-LOC\r\nTown\tI-LOC\r\n.\tO\r\n" in export(ada)[0]
+
+
+def import_log(client: Client, log: str, status: int = 200) -> dict[str, object]:
+    headers = {**client.headers, "Content-Type": "application/x-ndjson"}
+    response = client.http.post("/api/import", content=log.encode(), headers=headers)
+    assert response.status_code == status, response.text
+    assert client.post("import", {"log": log}, status) is not None  # the other way to send it
+    return response.json()
+
+
+@pytest.mark.parametrize("name", ["train.conll", "copy.conll"])
+def test_the_log_is_imported_elsewhere(ada: Client, tmp_path: Path, name: str) -> None:
+    """In a file with another name no sentence has the ids of the log."""
+    decide_some(ada)
+    found, _ = export(ada)
+    log = (tmp_path / "export" / "changes.jsonl").read_text()
+    other = tmp_path / "other"
+    other.mkdir()
+    write_light(other)
+    if name != "train.conll":
+        (other / "train.conll").rename(other / name)
+        corpus = read_corpus(other / name)
+        texts = Texts(corpus, LabelSet.from_sentences(corpus.sentences, "iob2"))
+        cleo = Client(Review("copy", "cleo", Decisions(texts, Store(other / "d.sqlite")), other / "export"))
+    else:
+        cleo = Client(light_review(other, "cleo"))
+    assert import_log(cleo, log) == {"imported": 4, "skipped": 0, "reasons": []}
+    cleo.post("export")
+    assert (other / "export" / name).read_bytes() == found
+    again = import_log(cleo, log)
+    assert (again["imported"], again["skipped"]) == (0, 4)
+    assert cleo.post("undo")["undone"] == 4  # imported together
+    if name == "train.conll":
+        cleo.post("redo")
+        assert cleo.get("findings/1")["decided"]["action"] == "accept"
+        assert cleo.get("findings/6")["decided"]["action"] == "relabel"
+
+
+def test_changes_that_go_on_from_each_other_are_imported(ada: Client, tmp_path: Path) -> None:
+    """One segment that two reviewers made: the log has a change of each, in the order of their findings."""
+    bob = Client(ada.review, "bob")
+    ada.post("decisions", {"chain": 0, "start": 5, "stop": 6, "action": "relabel", "labels": ["B-LOC"]})
+    ada.decide(2, "relabel", start=2, stop=5, labels=["O", "O", "B-LOC"])
+    bob.post("decisions", {"chain": 0, "start": 5, "stop": 6, "action": "relabel", "labels": ["I-LOC"], "base": 2})
+    found, _ = export(ada)
+    assert b"Town\tB-LOC\r\n.\tI-LOC\r\n" in found
+    (tmp_path / "other").mkdir()
+    cleo = Client(light_review(tmp_path / "other", "cleo"))
+    assert import_log(cleo, (tmp_path / "export" / "changes.jsonl").read_text())["imported"] == 2
+    assert export(cleo)[0] == found
+
+
+def test_labels_the_tagger_does_not_know_are_skipped(ada: Client) -> None:
+    change = {"rank": 0, "sentence": ada.review.texts.chains[0].id, "line": 3, "start": 0, "stop": 1,
+              "tokens": ["Club0"], "given": ["B-LOC"], "new": ["B-ORG"], "repaired": 0}  # fmt: skip
+    log = json.dumps({**change, "new": ["B-SHIP"]}) + "\n" + json.dumps(change)
+    found = ada.post("import", {"log": log})
+    assert (found["imported"], found["skipped"]) == (1, 1)
+    assert found["reasons"] == ["line 1: the tagger has no label 'B-SHIP'"]
+
+
+def test_a_log_of_other_data_is_skipped_with_reasons(ada: Client) -> None:
+    change = {"rank": 1, "sentence": "train-0:0", "line": 3, "start": 0, "stop": 1, "tokens": ["Club0"],
+              "given": ["B-LOC"], "new": ["B-ORG"], "repaired": 0}  # fmt: skip
+    sentence = ada.review.texts.chains[0].id
+    others = [{**change, "sentence": sentence, "tokens": ["Club1"]}, {**change, "sentence": sentence, "given": ["O"]},
+              {**change, "sentence": "nowhere"}, {**change, "sentence": sentence, "start": 40, "stop": 41}]  # fmt: skip
+    found = import_log(ada, "".join(json.dumps(one) + "\n" for one in others))
+    assert (found["imported"], found["skipped"]) == (0, 4)
+    assert "the tokens there are others" in str(found["reasons"])
+    assert "no sentence has the id 'nowhere'" in str(found["reasons"])
+    assert "line 1 of the log is no change" in str(import_log(ada, "[1, 2]", 400)["error"])
+    assert ada.get("history")["total"] == 0
+
+
+def test_data_that_changed_are_not_exported(ada: Client, tmp_path: Path) -> None:
+    ada.decide(1)
+    with (tmp_path / "train.conll").open("ab") as stream:
+        stream.write(b"\r\nmore\tO\r\n")
+    assert "changed since it was read" in ada.post("export", status=400)["error"]
+
+
+def test_json_lines_are_exported_in_their_own_format(tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    rows = ['{"id": "a", "tokens": ["Delft",  "won"], "ner_tags": [1, 0], "x": 1.50}',
+            '{"tokens":["<b>&amp;</b>"],"ner_tags":[2],"id":"b"}']  # fmt: skip
+    path.write_text("\n".join(rows))
+    corpus = read_corpus(path, ReadOptions(labels=("O", "B-LOC", "B-ORG")))
+    texts = Texts(corpus, LabelSet(("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG"), "iob2"))
+    ada = Client(Review("rows", "ada", Decisions(texts, Store(tmp_path / "d.sqlite")), tmp_path / "export"))
+    ada.post("decisions", {"chain": 0, "start": 0, "stop": 1, "action": "relabel", "labels": ["B-ORG"]})
+    body = {"chain": 0, "start": 0, "stop": 2, "action": "relabel", "labels": ["B-ORG", "I-ORG"]}
+    assert "no number for the label 'I-ORG'" in ada.post("decisions", body, 400)["error"]
+    ada.post("export")
+    expected = "\n".join([rows[0].replace("[1, 0]", "[2, 0]"), rows[1]])
+    assert (tmp_path / "export" / "train.jsonl").read_text() == expected
