@@ -183,8 +183,8 @@ def prepare(index: Index, curvature: Curvature) -> tuple[Explainer, Query]:
     """An explainer with its curvature factored, and the first token of a sentence to ask for."""
     explainer = Explainer(index, curvature)
     explainer.prepare()
-    chain = next(chain for chain, length in enumerate(index.lengths.tolist()) if length >= 20)
-    rows = index.chain(chain, torch.float32)
+    number = next(number for number, length in enumerate(index.lengths.tolist()) if length >= 20)
+    rows = index.sentence_rows(number, torch.float32)
     return explainer, Query(rows.features, rows.labels, 0, 1)
 
 

@@ -87,12 +87,12 @@ def make_review(folder: Path) -> Review:
     save_inverse(index, 0.0, Cholesky(Stand(index.head.num_parameters)))
     rng = random.Random(2)
     findings = list[Finding]()
-    for rank, chain in enumerate(rng.sample(range(SENTENCES), FINDINGS), start=1):
-        sentence = train.sentences[chain]
+    for rank, number in enumerate(rng.sample(range(SENTENCES), FINDINGS), start=1):
+        sentence = train.sentences[number]
         start = rng.randrange(len(sentence))
         given = sentence.labels[start]
         findings.append(Finding(
-            rank, sentence.id, sentence.document, chain, start, start + 1, sentence.lines[start],
+            rank, sentence.id, sentence.document, number, start, start + 1, sentence.lines[start],
             sentence.tokens[start : start + 1], sentence.tokens[max(start - 8, 0) : start],
             sentence.tokens[start + 1 : start + 9], (given,), ("B-ORG" if given != "B-ORG" else "O",),
             FINDINGS / rank, rng.random(), {"doubt": rng.random(), "out-of-sample doubt": rng.random()},
@@ -153,7 +153,7 @@ def routes(review: Review, client: Client) -> dict[str, Callable[[int], Any]]:
 
     def decide(number: int) -> Any:
         one = findings[number]
-        place = {"rank": one.rank, "chain": one.chain, "start": one.start, "stop": one.stop}
+        place = {"rank": one.rank, "sentence_number": one.sentence_number, "start": one.start, "stop": one.stop}
         action = ("accept", "reject", "skip")[number % 3]
         return client.ask("/api/decisions", {**place, "action": action, "key": f"b{number}"})
 
@@ -163,7 +163,10 @@ def routes(review: Review, client: Client) -> dict[str, Callable[[int], Any]]:
 
     def bulk(number: int) -> Any:
         some = findings[50 * number : 50 * number + 50]
-        places = [{"rank": one.rank, "chain": one.chain, "start": one.start, "stop": one.stop} for one in some]
+        places = [
+            {"rank": one.rank, "sentence_number": one.sentence_number, "start": one.start, "stop": one.stop}
+            for one in some
+        ]
         return client.ask("/api/decisions/bulk", {"decisions": [{**place, "action": "reject"} for place in places]})
 
     return {

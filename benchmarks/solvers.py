@@ -81,8 +81,8 @@ def query_gradients(head: Head, rows: Rows, num_queries: int) -> Tensor:
     """Of the first token of random sentences, (Q, P)."""
     starts = rows.lengths.cumsum(0) - rows.lengths
     gradients = []
-    for chain in torch.randperm(len(starts), generator=torch.Generator().manual_seed(0))[:num_queries].tolist():
-        part = slice(int(starts[chain]), int(starts[chain] + rows.lengths[chain]))
+    for number in torch.randperm(len(starts), generator=torch.Generator().manual_seed(0))[:num_queries].tolist():
+        part = slice(int(starts[number]), int(starts[number] + rows.lengths[number]))
         gradients.append(Query(rows.features[part].double(), rows.labels[part], 0, 1).gradient(head))
     return torch.stack(gradients)
 
@@ -91,9 +91,9 @@ def describe(problem: Problem) -> dict[str, Any]:
     objective = problem.hessian.product.objective
     return {
         "problem": problem.name,
-        "l2": round(objective.l2 * objective.num_chains, 6),
+        "l2": round(objective.l2 * objective.num_sentences, 6),
         "tokens": len(problem.rows.labels),
-        "sentences": objective.num_chains,
+        "sentences": objective.num_sentences,
         "parameters": problem.head.num_parameters,
         "queries": len(problem.gradients),
         "threads": torch.get_num_threads(),

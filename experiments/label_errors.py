@@ -281,7 +281,7 @@ def judge_opinions(task: Task, arguments: argparse.Namespace) -> None:
     rows = list(range(index.num_tokens))
     random.Random(task.seed).shuffle(rows)
     places = {
-        "combined": [(one.chain, one.start, one.stop) for one in found.findings[:NUM_FIXED]],
+        "combined": [(one.sentence_number, one.start, one.stop) for one in found.findings[:NUM_FIXED]],
         "cleanlab": segments_of(task, out.argsort(stable=True).tolist()),
         "random": segments_of(task, rows),
     }
@@ -329,7 +329,7 @@ def pattern_documents(task: Task, found: Audit) -> dict[str, object]:
     members = set(found.patterns[0].findings) if found.patterns else set[int]()
     for one in found.findings:
         if one.rank in members:
-            document = task.train[one.chain].document
+            document = task.train[one.sentence_number].document
             expected[document] = expected.get(document, 0.0) + one.confidence
     kinds = [task.noise.get(name, "none") for name in sorted(expected, key=lambda name: -expected[name])]
     return {"of_first_20": Counter(kinds[:20]), "of_all": Counter(kinds), "planted": Counter(task.noise.values())}
@@ -360,7 +360,7 @@ def fix_and_train(task: Task, arguments: argparse.Namespace) -> None:
 def chosen_places(task: Task, out: Path, by: str) -> list[Place]:
     """What ``judge`` wrote, or all of the text, or nothing."""
     if by in ("none", "all"):
-        return [] if by == "none" else [(chain, 0, len(one)) for chain, one in enumerate(task.train)]
+        return [] if by == "none" else [(number, 0, len(one)) for number, one in enumerate(task.train)]
     return [tuple(place) for place in json.loads((out / f"places-{task.name}-{task.seed}.json").read_text())[by]]
 
 
@@ -370,8 +370,8 @@ def segments_of(task: Task, rows: Sequence[int]) -> list[Place]:
     starts = lengths.cumsum(0) - lengths
     places: dict[Place, None] = {}
     for row in rows:
-        chain = int(torch.searchsorted(starts, row, right=True)) - 1
-        places[chain, *segment_of(task.train[chain], row - int(starts[chain]))] = None
+        number = int(torch.searchsorted(starts, row, right=True)) - 1
+        places[number, *segment_of(task.train[number], row - int(starts[number]))] = None
         if len(places) == NUM_FIXED:
             break
     return list(places)
@@ -388,12 +388,12 @@ def segment_of(sentence: Sentence, token: int) -> tuple[int, int]:
 def corrected(task: Task, places: Sequence[Place]) -> tuple[list[Sentence], int]:
     """The training sentences after a reviewer has set right every segment, given or true, at these places."""
     labels = [list(one.labels) for one in task.train]
-    for chain, start, stop in places:
+    for number, start, stop in places:
         touched = [(start, stop)]
-        for source in (task.train[chain].labels, task.true[chain].labels):
+        for source in (task.train[number].labels, task.true[number].labels):
             touched += [(s.start, s.stop) for s in segments(source, "iob2") if s.start < stop and s.stop > start]
         first, last = min(a for a, _ in touched), max(b for _, b in touched)
-        labels[chain][first:last] = task.true[chain].labels[first:last]
+        labels[number][first:last] = task.true[number].labels[first:last]
     num_changed = sum(a != b for old, new in zip(task.train, labels, strict=True)
                       for a, b in zip(old.labels, new, strict=True))  # fmt: skip
     return [one.with_labels(new) for one, new in zip(task.train, labels, strict=True)], num_changed

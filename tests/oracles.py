@@ -20,8 +20,8 @@ def sequence_score(scores: Scores, row: int, labels: tuple[int, ...]) -> Tensor:
     return total
 
 
-def enumerate_chain(scores: Scores, row: int) -> tuple[list[tuple[int, ...]], Tensor]:
-    """All label sequences of one chain and their log-probabilities."""
+def enumerate_sentence(scores: Scores, row: int) -> tuple[list[tuple[int, ...]], Tensor]:
+    """All label sequences of one sentence and their log-probabilities."""
     num_labels = scores.emissions.shape[2]
     sequences = list(product(range(num_labels), repeat=int(scores.lengths[row])))
     log_weights = torch.stack([sequence_score(scores, row, s) for s in sequences])
@@ -29,14 +29,14 @@ def enumerate_chain(scores: Scores, row: int) -> tuple[list[tuple[int, ...]], Te
 
 
 def log_partition(scores: Scores, row: int) -> Tensor:
-    sequences, _ = enumerate_chain(scores, row)
+    sequences, _ = enumerate_sentence(scores, row)
     return torch.logsumexp(torch.stack([sequence_score(scores, row, s) for s in sequences]), 0)
 
 
 def node_marginals(scores: Scores, row: int) -> Tensor:
     """(T, C)"""
     out = torch.zeros(scores.emissions.shape[1:], dtype=torch.float64)
-    sequences, log_p = enumerate_chain(scores, row)
+    sequences, log_p = enumerate_sentence(scores, row)
     for sequence, p in zip(sequences, log_p.exp(), strict=True):
         for t, label in enumerate(sequence):
             out[t, label] += p
@@ -47,7 +47,7 @@ def edge_marginals(scores: Scores, row: int) -> Tensor:
     """(T - 1, C, C)"""
     _, T, C = scores.emissions.shape
     out = torch.zeros(T - 1, C, C, dtype=torch.float64)
-    sequences, log_p = enumerate_chain(scores, row)
+    sequences, log_p = enumerate_sentence(scores, row)
     for sequence, p in zip(sequences, log_p.exp(), strict=True):
         for t in range(1, len(sequence)):
             out[t - 1, sequence[t - 1], sequence[t]] += p
@@ -56,17 +56,17 @@ def edge_marginals(scores: Scores, row: int) -> Tensor:
 
 def marginal_loss(scores: Scores, row: int, labels: tuple[int, ...], start: int, stop: int) -> Tensor:
     """-log of the probability of all sequences that agree with ``labels`` outside start:stop."""
-    sequences, log_p = enumerate_chain(scores, row)
+    sequences, log_p = enumerate_sentence(scores, row)
     agrees = [s[:start] + s[stop:] == labels[:start] + labels[stop:] for s in sequences]
     return -torch.logsumexp(log_p[torch.tensor(agrees)], 0)
 
 
 def joint_loss(scores: Scores, row: int, labels: tuple[int, ...]) -> Tensor:
-    sequences, log_p = enumerate_chain(scores, row)
+    sequences, log_p = enumerate_sentence(scores, row)
     return -log_p[sequences.index(labels)]
 
 
 def best_sequence(scores: Scores, row: int) -> tuple[list[int], Tensor]:
-    sequences, _ = enumerate_chain(scores, row)
+    sequences, _ = enumerate_sentence(scores, row)
     values = torch.stack([sequence_score(scores, row, s) for s in sequences])
     return list(sequences[int(values.argmax())]), values.max()

@@ -43,7 +43,7 @@ def random_scores(
 
 @st.composite
 def small_scores(draw: st.DrawFn, *, forbid: bool | None = None) -> tuple[Scores, Tensor]:
-    """C <= 3, T <= 4, up to three ragged chains; mild and wild scores (wild ones need log space)."""
+    """C <= 3, T <= 4, up to three ragged sentences; mild and wild scores (wild ones need log space)."""
     lengths = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     return random_scores(
         draw(st.integers(0, 10_000)),
@@ -55,7 +55,7 @@ def small_scores(draw: st.DrawFn, *, forbid: bool | None = None) -> tuple[Scores
 
 
 def all_segments(scores: Scores) -> Tensor:
-    """Every segment of every chain, (S, 3)."""
+    """Every segment of every sentence, (S, 3)."""
     return torch.tensor(
         [
             (row, start, stop)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tagtrace._checks import DataError
 from tagtrace.cli import main
-from tagtrace.cli.what_if import _chains, _place
+from tagtrace.cli.what_if import _numbers_of, _place
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.index import Index, IndexOptions, build_index, open_index
@@ -38,8 +38,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def entity(made: Path) -> tuple[str, int, int]:
     """A training segment of two tokens: the sentence's id, start, stop."""
     index = open_index(made / "index")
-    for chain in range(index.num_chains):
-        sentence = index.sentence(chain)
+    for number in range(index.num_sentences):
+        sentence = index.sentence(number)
         for t, label in enumerate(sentence.labels):
             if label == "I-PER":
                 return sentence.id, t - 1, t + 1
@@ -178,14 +178,14 @@ def test_places_and_labels() -> None:
 
 def test_training_sentences_are_found_by_their_ids_alone(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = open_index(made / "index")
-    ids = [index.sentence(chain).id for chain in range(index.num_chains)]
+    ids = [index.sentence(number).id for number in range(index.num_sentences)]
 
     def refuse(*_: object) -> None:
         raise AssertionError("no sentence need be decoded")
 
     monkeypatch.setattr(Index, "sentence", refuse)
-    assert _chains(index, {ids[3], ids[-1], "nowhere"}) == {ids[3]: 3, ids[-1]: len(ids) - 1}
+    assert _numbers_of(index, {ids[3], ids[-1], "nowhere"}) == {ids[3]: 3, ids[-1]: len(ids) - 1}
     monkeypatch.setattr(Index, "ids", lambda _: ["a", "b", "a"])
-    assert _chains(index, {"b"}) == {"b": 1}
+    assert _numbers_of(index, {"b"}) == {"b": 1}
     with pytest.raises(DataError, match="several training sentences have the id 'a'"):
-        _chains(index, {"a"})
+        _numbers_of(index, {"a"})

@@ -54,9 +54,9 @@ def make_index(
     return index
 
 
-def chain_tokens(index: Index) -> list[tuple[int, int]]:
-    """(chain, position) of every token."""
-    return [(chain, t) for chain, length in enumerate(index.lengths.tolist()) for t in range(length)]
+def sentence_tokens(index: Index) -> list[tuple[int, int]]:
+    """(sentence, position) of every token."""
+    return [(number, t) for number, length in enumerate(index.lengths.tolist()) for t in range(length)]
 
 
 def double_rows(index: Index) -> Rows:

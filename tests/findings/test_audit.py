@@ -130,7 +130,9 @@ def test_an_audit_is_made_of_its_parts(made: Made, found: Audit) -> None:
         assert replace(one, scores={}, pattern=None) == replace(wanted, scores={})
         assert one.pattern == owner.get(one.rank)
         assert {name: one.scores[name] for name in doubts} == pytest.approx(wanted.scores, abs=1e-6)
-        rows = slice(int(index.starts[one.chain]) + one.start, int(index.starts[one.chain]) + one.stop)
+        rows = slice(
+            int(index.starts[one.sentence_number]) + one.start, int(index.starts[one.sentence_number]) + one.stop
+        )
         expected = float((1.0 - believed[rows].gather(1, labels[rows].unsqueeze(1))).max())
         assert one.scores["doubt"] == pytest.approx(expected)
     assert len(found.scores) == index.num_tokens

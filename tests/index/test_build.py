@@ -92,7 +92,7 @@ def test_holds_what_was_computed(tmp_path: Path, head: HeadOptions) -> None:
     assert torch.equal(stored.features, rows.features.half())
     assert torch.equal(stored.labels, rows.labels)
     assert torch.equal(index.lengths, rows.lengths)
-    assert (index.num_tokens, index.num_chains) == (corpus.num_tokens, len(corpus.sentences))
+    assert (index.num_tokens, index.num_sentences) == (corpus.num_tokens, len(corpus.sentences))
     fitted = refit_head(tagger.head, stored, RefitOptions()).head
     assert torch.equal(index.head.flat(), fitted.flat())
     assert index.head.weight.dtype == torch.float64
@@ -136,11 +136,11 @@ def test_size_of_shards_changes_nothing(tmp_path: Path, shard_tokens: int) -> No
     assert torch.equal(one.rows().features, many.rows().features)
     assert torch.equal(one.head.flat(), many.head.flat())
     assert torch.equal(one.shards[0].errors, torch.cat([shard.errors for shard in many.shards]))
-    for chain in range(one.num_chains):
-        assert one.sentence(chain) == many.sentence(chain) == plain(corpus.sentences[chain])
-        assert torch.equal(one.chain(chain).features, many.chain(chain).features)
-        assert torch.equal(one.chain(chain).labels, many.chain(chain).labels)
-        assert torch.equal(one.errors(chain), many.errors(chain))
+    for number in range(one.num_sentences):
+        assert one.sentence(number) == many.sentence(number) == plain(corpus.sentences[number])
+        assert torch.equal(one.sentence_rows(number).features, many.sentence_rows(number).features)
+        assert torch.equal(one.sentence_rows(number).labels, many.sentence_rows(number).labels)
+        assert torch.equal(one.errors(number), many.errors(number))
 
 
 def test_every_row_finds_its_token(tmp_path: Path) -> None:
@@ -149,22 +149,22 @@ def test_every_row_finds_its_token(tmp_path: Path) -> None:
     places = [(i, t) for i, sentence in enumerate(corpus.sentences) for t in range(len(sentence))]
     assert [index.locate(row) for row in range(index.num_tokens)] == places
     for shard in index.shards:
-        assert index.locate(shard.first_token) == (shard.first_chain, 0)
-        assert index.starts[shard.first_chain] == shard.first_token
+        assert index.locate(shard.first_token) == (shard.first_sentence, 0)
+        assert index.starts[shard.first_sentence] == shard.first_token
     for outside in (-1, index.num_tokens):
         with pytest.raises(IndexError, match="outside the index"):
             index.locate(outside)
-    for outside in (-1, index.num_chains):
+    for outside in (-1, index.num_sentences):
         with pytest.raises(IndexError, match="outside the index"):
             index.sentence(outside)
 
 
-def test_documents_as_chains(tmp_path: Path) -> None:
+def test_documents_as_sentences(tmp_path: Path) -> None:
     tagger, corpus = make_tagger(unit="document"), make_corpus(12)
     index = build_index(tagger, corpus, tmp_path / "index", IndexOptions(shard_tokens=20))
-    assert index.num_chains == 4
+    assert index.num_sentences == 4
     assert index.manifest.unit == "document"
-    assert [index.sentence(i) for i in range(4)] == [plain(chain) for chain in tagger.chains(corpus.sentences)]
+    assert [index.sentence(i) for i in range(4)] == [plain(number) for number in tagger.joined(corpus.sentences)]
     assert index.sentence(2).tokens == sum((s.tokens for s in corpus.sentences[6:9]), ())
     assert torch.equal(index.rows().features, tagger.rows(corpus.sentences).features.half())
 

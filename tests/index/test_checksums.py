@@ -121,4 +121,4 @@ def test_the_note_is_no_part_of_the_index(index: Index) -> None:
 
 def test_ids_are_those_of_the_sentences(index: Index) -> None:
     assert len(index.shards) > 1
-    assert index.ids() == [index.sentence(chain).id for chain in range(index.num_chains)]
+    assert index.ids() == [index.sentence(number).id for number in range(index.num_sentences)]

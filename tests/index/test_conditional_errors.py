@@ -35,7 +35,7 @@ def enumerated(head: Head, rows: Rows) -> Tensor:
     scores, found = scores_of(head, rows), []
     for row, labels in enumerate(rows.labels.split(rows.lengths.tolist())):
         gold = tuple(labels.tolist())
-        sequences, log_p = oracles.enumerate_chain(scores, row)
+        sequences, log_p = oracles.enumerate_sentence(scores, row)
         for t in range(len(gold)):
             agreeing = [sequences.index((*gold[:t], c, *gold[t + 1 :])) for c in range(head.num_labels)]
             error = log_p[agreeing].softmax(0)
@@ -69,12 +69,12 @@ def test_forbidden_labels_have_no_error() -> None:
     head, rows = case(HeadOptions(constrained=True))
     errors = token_errors(head, rows)
     first = rows.lengths.cumsum(0) - rows.lengths
-    assert (errors[first, 2] == 0).all()  # I-X cannot start a chain
+    assert (errors[first, 2] == 0).all()  # I-X cannot start a sentence
     assert (errors.sum(1).abs() < 1e-12).all()
     assert (token_errors(case(HeadOptions())[0], rows)[first, 2] > 0).all()
 
 
-def test_one_chain_at_a_time_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_sentence_at_a_time_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     head, rows = case(HeadOptions(start_end=True), (7, 1, 12, 3, 3))
     expected = token_errors(head, rows)
     monkeypatch.setattr("tagtrace.index.conditional_errors._MAX_TOKENS", 4)

@@ -18,7 +18,7 @@ strings = st.lists(st.characters() | odd, max_size=8).map("".join)
 
 
 @st.composite
-def chains(draw: st.DrawFn) -> Sentence:
+def sentences(draw: st.DrawFn) -> Sentence:
     tokens = draw(st.lists(strings, min_size=1, max_size=5))
     names = [draw(st.sampled_from(["", "d", "é/ü"]) | strings) for _ in range(3)]
     first = draw(st.integers(1, 2**31 - 10))
@@ -27,7 +27,7 @@ def chains(draw: st.DrawFn) -> Sentence:
     return Sentence(tuple(tokens), ("O",) * len(tokens), names[0], names[1], names[2], lines, offset)
 
 
-@given(st.lists(chains(), min_size=1, max_size=6))
+@given(st.lists(sentences(), min_size=1, max_size=6))
 def test_sentences_round_trip(sentences: list[Sentence]) -> None:
     columns = text_tensors(sentences)
     start = 0

@@ -42,8 +42,8 @@ def explainer(made: Path) -> Explainer:
     return Explainer(open_index(made / "index"))
 
 
-def make(index: Index, chain: int = 3, start: int = 0, stop: int = 2) -> Query:
-    rows = index.chain(chain, torch.float64)
+def make(index: Index, sentence_number: int = 3, start: int = 0, stop: int = 2) -> Query:
+    rows = index.sentence_rows(sentence_number, torch.float64)
     return Query(rows.features, rows.labels, start, stop)
 
 
@@ -82,12 +82,12 @@ def test_every_kind_can_be_refined_and_verified(explainer: Explainer, kind: str)
     assert explainer.refine_all(query, []) == []
 
 
-def test_a_document_is_edited_in_all_its_chains(explainer: Explainer) -> None:
+def test_a_document_is_edited_in_all_its_sentences(explainer: Explainer) -> None:
     index = explainer.index
     best = explainer.explain(make(index), kind="document", top=1).supporters[0]
-    expected = [c for c in range(index.num_chains) if index.sentence(c).document == best.document]
+    expected = [c for c in range(index.num_sentences) if index.sentence(c).document == best.document]
     assert len(expected) > 1
-    assert best.edits() == [Edit(chain, 0, int(index.lengths[chain])) for chain in expected]
+    assert best.edits() == [Edit(number, 0, int(index.lengths[number])) for number in expected]
 
 
 def test_curvatures_give_other_scores(made: Path) -> None:
@@ -107,8 +107,8 @@ def test_bad_options(explainer: Explainer, made: Path) -> None:
         explainer.explain(make(explainer.index), "closeness")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="top 0: must be at least 1"):
         explainer.explain(make(explainer.index), top=0)
-    with pytest.raises(OptionError, match="kind 'chain': expected one of"):
-        explainer.explain(make(explainer.index), kind="chain")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="kind 'sentence': expected one of"):
+        explainer.explain(make(explainer.index), kind="sentence_number")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="curvature"):
         Explainer(explainer.index, "round").explain(make(explainer.index))  # type: ignore[arg-type]
     assert made.is_dir()
@@ -157,7 +157,7 @@ def test_effects_are_shown_as_probabilities(
     for token, label in enumerate(case["explained"]):
         assert f"p({label}) {before[token].get(label, 0.0):.3f} -> {after[token].get(label, 0.0):.3f}" in result.stdout
     assert (best["change"] > 0) == (kind == "token") or best["change"] != 0
-    assert ("chains" in best) == (kind == "document")
+    assert ("sentence_numbers" in best) == (kind == "document")
 
 
 def test_filters_from_the_command_line(made: Path, tmp_path: Path) -> None:

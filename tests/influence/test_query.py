@@ -65,7 +65,7 @@ def test_a_sure_token_is_most_like_itself(margin: float) -> None:
     def never() -> object:
         raise AssertionError("a cosine needs no curvature")
 
-    index = SimpleNamespace(head=head, num_chains=1)
+    index = SimpleNamespace(head=head, num_sentences=1)
     scorer = Scorer(index, Candidates(segments, "token"), [TokenPass(head, shard)], never, never)  # type: ignore[arg-type]
     _, values = scorer.score(Query(rows.features, rows.labels, 1, 2), "cosine", torch.arange(4), 4)
     torch.testing.assert_close(values, _cosines(rows.features), rtol=0, atol=1e-5)

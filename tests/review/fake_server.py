@@ -107,7 +107,7 @@ class Fake:
     def segment(self, number: int) -> Record:
         tokens, (start, stop) = self.tokens(number), self.place()
         return {
-            "chain": number,
+            "sentence_number": number,
             "sentence": self.name("train", number),
             "document": self.name("doc", number // 10),
             "start": start,
@@ -251,7 +251,7 @@ class Fake:
             if body["key"] in self.seen_keys:
                 return self.seen_keys[body["key"]]
             self.version += 1
-            sentence = self.name("train", body["chain"])
+            sentence = self.name("train", body["sentence_number"])
             row = {**body, "id": len(self.rows) + 1, "time": time.time(), "reviewer": reviewer, "batch": batch,
                    "undone": False, "given": ["B-LOC", "I-LOC"], "sentence": sentence}  # fmt: skip
             self.rows.append(row)

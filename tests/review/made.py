@@ -37,13 +37,13 @@ def write_light(folder: Path, num_sentences: int = NUM_SENTENCES) -> Path:
 def light_findings(texts: Texts) -> list[Finding]:
     """A finding a sentence: the club is an ORG; and in each fifth sentence a second one, ``Delft Town`` is a LOC."""
     found = list[Finding]()
-    for number, chain in enumerate(texts.chains):
+    for number, sentence in enumerate(texts.sentences):
         wanted = [(0, 1, ("B-ORG",))] + ([(2, 5, ("O", "B-LOC", "I-LOC"))] if number % 5 == 0 else [])
         for start, stop, proposed in wanted:
             found.append(Finding(
-                len(found) + 1, chain.id, chain.document, number, start, stop, chain.lines[start],
-                chain.tokens[start:stop], chain.tokens[:start], chain.tokens[stop:], chain.labels[start:stop], proposed,
-                1.0, 0.9, pattern=1 if start == 0 else None,
+                len(found) + 1, sentence.id, sentence.document, number, start, stop, sentence.lines[start],
+                sentence.tokens[start:stop], sentence.tokens[:start], sentence.tokens[stop:],
+                sentence.labels[start:stop], proposed, 1.0, 0.9, pattern=1 if start == 0 else None,
             ))  # fmt: skip
     return found
 
@@ -84,7 +84,14 @@ class Client:
 
     def decide(self, rank: int, action: str = "accept", status: int | None = None, **more: Any) -> Any:
         one = self.review.texts.by_rank[rank]
-        body = {"rank": rank, "chain": one.chain, "start": one.start, "stop": one.stop, "action": action, **more}
+        body = {
+            "rank": rank,
+            "sentence_number": one.sentence_number,
+            "start": one.start,
+            "stop": one.stop,
+            "action": action,
+            **more,
+        }
         return self.post("decisions", body, status)
 
     def statuses(self) -> dict[str, int]:
@@ -103,14 +110,14 @@ def make_project(folder: Path) -> ProjectFile:
     save_tagger(tagger, folder / "tagger")
     options = IndexOptions(dtype="float32", l2=3.0, tolerance=1e-4)
     index = build_index(tagger, train, folder / "index", options, tagger_path=folder / "tagger")
-    chains = {sentence.id: number for number, sentence in enumerate(train.sentences)}
+    sentences = {sentence.id: number for number, sentence in enumerate(train.sentences)}
     findings = list[Finding]()
     for rank, error in enumerate(corpus.errors, start=1):
-        chain = train.sentences[chains[error.sentence]]
+        sentence = train.sentences[sentences[error.sentence]]
         findings.append(Finding(
-            rank, chain.id, chain.document, chains[chain.id], error.start, error.stop, chain.lines[error.start],
-            error.tokens, chain.tokens[max(error.start - 3, 0) : error.start],
-            chain.tokens[error.stop : error.stop + 3], error.planted_labels, error.true_labels, 1.0, 0.9,
+            rank, sentence.id, sentence.document, sentences[sentence.id], error.start, error.stop,
+            sentence.lines[error.start], error.tokens, sentence.tokens[max(error.start - 3, 0) : error.start],
+            sentence.tokens[error.stop : error.stop + 3], error.planted_labels, error.true_labels, 1.0, 0.9,
         ))  # fmt: skip
     patterns, findings = find_patterns(index, findings)
     (folder / "audit").mkdir()

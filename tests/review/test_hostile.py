@@ -42,10 +42,10 @@ def hostile_review(folder: Path) -> Review:
     labels = LabelSet(("O", f"B-{TYPE}", f"I-{TYPE}", "B-LOC", "I-LOC"), "iob2")
     findings = [
         Finding(
-            number + 1, chain.id, chain.document, number, 2, 3, number + 1, chain.tokens[2:3], chain.tokens[:2],
-            chain.tokens[3:], chain.labels[2:3], ("B-LOC",), 1.0, 0.9, {HOSTILE[0]: 1.0},
+            number + 1, sentence.id, sentence.document, number, 2, 3, number + 1, sentence.tokens[2:3],
+            sentence.tokens[:2], sentence.tokens[3:], sentence.labels[2:3], ("B-LOC",), 1.0, 0.9, {HOSTILE[0]: 1.0},
         )
-        for number, chain in enumerate(corpus.sentences)
+        for number, sentence in enumerate(corpus.sentences)
     ]  # fmt: skip
     decisions = Decisions(Texts(corpus, labels, findings=findings), Store(folder / "decisions.sqlite"))
     return Review(HOSTILE[1], HOSTILE[2], decisions, folder / "export")

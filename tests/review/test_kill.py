@@ -76,7 +76,8 @@ def test_no_acknowledged_decision_is_lost(tmp_path: Path) -> None:
     review = light_review(tmp_path)
     csrf = review.decisions.store.setting("csrf", "a secret")
     places = [
-        {"rank": one.rank, "chain": one.chain, "start": one.start, "stop": one.stop} for one in review.texts.findings
+        {"rank": one.rank, "sentence_number": one.sentence_number, "start": one.start, "stop": one.stop}
+        for one in review.texts.findings
     ]
     review.close()
     reviewers = [Reviewer("ada", csrf, places), Reviewer("bob", csrf, places)]

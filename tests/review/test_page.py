@@ -181,7 +181,8 @@ def test_a_link_leads_to_the_same_place(site: Site) -> None:
     browser.driver.back()
     browser.sees("#findings-shown", "100 findings")
     browser.wait(lambda: site.rank == "245", "the finding of that address")
-    site.fake.decide({"rank": 1, "chain": 1, "start": 5, "stop": 7, "action": "reject", "labels": None, "note": "",
+    site.fake.decide({"rank": 1, "sentence_number": 1, "start": 5, "stop": 7, "action": "reject", "labels": None,
+    "note": "",
                       "base": None, "key": "x"}, 1)  # fmt: skip
     browser.open(f"{site.url}/findings?rank=1")
     browser.sees("#detail", "rejected by ada")
@@ -206,7 +207,7 @@ def test_only_findings_of_the_same_change_are_ticked_at_first(site: Site) -> Non
     assert browser.run("return document.querySelector('#preview').open")
     assert not site.fake.rows
     browser.find("#preview-apply").click()
-    assert [row["chain"] for row in site.decisions(3)] == [1, 900, 901]
+    assert [row["sentence_number"] for row in site.decisions(3)] == [1, 900, 901]
 
 
 def test_findings_of_the_same_change_that_are_still_to_come_are_counted(site: Site) -> None:
@@ -218,7 +219,7 @@ def test_findings_of_the_same_change_that_are_still_to_come_are_counted(site: Si
     browser.sees("#preview-more", "of 2,316")
     browser.sees("#preview-count", "51 of 2,346 places ticked")
     browser.find("#preview-apply").click()
-    assert [row["chain"] for row in site.decisions(51)] == [1, *range(900, 950)]
+    assert [row["sentence_number"] for row in site.decisions(51)] == [1, *range(900, 950)]
 
 
 def test_all_occurrences_with_a_preview(site: Site) -> None:
@@ -233,7 +234,7 @@ def test_all_occurrences_with_a_preview(site: Site) -> None:
     browser.sees("#preview-count", "3 of 4 places")
     browser.find("#preview-apply").click()
     rows = site.decisions(3)
-    assert [(row["rank"], row["chain"]) for row in rows] == [(1, 1), (None, 900), (None, 902)]
+    assert [(row["rank"], row["sentence_number"]) for row in rows] == [(1, 1), (None, 900), (None, 902)]
     assert {tuple(row["labels"]) for row in rows} == {("B-ORG", "I-ORG")}
     browser.sees("#message", "3 decisions made")
     browser.sees("#progress-text", "1 accepted · 0 rejected · 0 skipped · +2 other labels")
@@ -259,7 +260,7 @@ def test_very_many_occurrences_can_all_be_looked_at(site: Site) -> None:
     browser.find("#preview-list li:nth-child(60) input").click()
     browser.find("#preview-apply").click()
     rows = site.decisions(2345)
-    assert {row["chain"] for row in rows} == {1, *range(900, 3245)} - {958}
+    assert {row["sentence_number"] for row in rows} == {1, *range(900, 3245)} - {958}
 
 
 def test_other_boundaries_at_all_occurrences(site: Site) -> None:
@@ -370,14 +371,14 @@ def test_decisions_on_their_way_outlive_a_reload(site: Site) -> None:
 def test_another_reviewer_is_seen_and_conflicts_are_shown(site: Site) -> None:
     site.open("findings?status=all")
     browser = site.browser
-    other = {"rank": 3, "chain": 3, "start": 5, "stop": 7, "action": "relabel", "labels": ["B-PER", "I-PER"],
+    other = {"rank": 3, "sentence_number": 3, "start": 5, "stop": 7, "action": "relabel", "labels": ["B-PER", "I-PER"],
              "note": "", "base": None, "key": "bob-1"}  # fmt: skip
     site.fake.decide(other, 77, "bob")
     browser.sees("#findings-list-2", "accepted")
     browser.sees("#progress-text", "299 open")
     browser.press("a")
     site.decisions(2)
-    site.fake.decide({**other, "rank": 1, "chain": 1, "key": "bob-2"}, 78, "bob")
+    site.fake.decide({**other, "rank": 1, "sentence_number": 1, "key": "bob-2"}, 78, "bob")
     browser.sees("#findings-list-0", "conflict")
     browser.press("k")
     browser.sees("#detail .notice", "Reviewers decided differently")

@@ -183,7 +183,9 @@ def test_findings_of_other_data_are_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "audit").mkdir()
     lines = (folder / "audit" / "findings.jsonl").read_text().splitlines()
     record = json.loads(lines[0])
-    (tmp_path / "audit" / "findings.jsonl").write_text(json.dumps({**record, "chain": record["chain"] + 1}))
+    (tmp_path / "audit" / "findings.jsonl").write_text(
+        json.dumps({**record, "sentence_number": record["sentence_number"] + 1})
+    )
     data, audit = folder / "data" / "train.conll", tmp_path / "audit"
     file = write_project_file(tmp_path, index=folder / "index", data=data, audit=audit)
     with pytest.raises(Exception, match=r"finding 1 .* audit this data again"):

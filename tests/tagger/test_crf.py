@@ -139,8 +139,8 @@ def test_renaming_labels_permutes_marginals(case: Case) -> None:
 
 def test_scaled_and_log_space_agree() -> None:
     scores, _ = random_scores(3, [30, 7, 1, 19], 5, forbid=True)
-    chains = recursions._Chains(scores)
-    scaled, in_logs = recursions.ScaledRun(chains), recursions._LogRun(chains)
+    sentences = recursions._SortedScores(scores)
+    scaled, in_logs = recursions.ScaledRun(sentences), recursions._LogRun(sentences)
     weights = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
     close(scaled.log_z(), in_logs.log_z())
     close(scaled.nodes(), in_logs.nodes())
@@ -156,12 +156,12 @@ def test_far_apart_scores_take_the_log_space_path() -> None:
     assert crf.log_partition(wild).isfinite().all()
 
 
-def test_a_chain_with_no_allowed_sequence_has_probability_zero() -> None:
+def test_a_sentence_with_no_allowed_sequence_has_probability_zero() -> None:
     scores = Scores.of(torch.zeros(1, 3, 2), torch.full((2, 2), -torch.inf))
     assert crf.log_partition(scores).item() == -torch.inf
 
 
-def test_float32_keeps_float32_accuracy_on_long_chains() -> None:
+def test_float32_keeps_float32_accuracy_on_long_sentences() -> None:
     scores, labels = random_scores(1, [500], 9)
     single = Scores(
         scores.emissions.float(),
@@ -176,9 +176,9 @@ def test_float32_keeps_float32_accuracy_on_long_chains() -> None:
 
 
 @pytest.mark.parametrize("segment", [(0, 1, 1), (0, -1, 2), (0, 0, 9), (1, 0, 3)])
-def test_segments_outside_their_chain_are_refused(segment: tuple[int, int, int]) -> None:
+def test_segments_outside_their_sentence_are_refused(segment: tuple[int, int, int]) -> None:
     scores, labels = random_scores(0, [4, 2], 3)
-    with pytest.raises(ValueError, match="inside its chain"):
+    with pytest.raises(ValueError, match="inside its sentence"):
         crf.conditional_loss(scores, labels, torch.tensor([segment]))
 
 
@@ -198,7 +198,7 @@ def test_partial_loss_sums_over_unknown_labels(case: Case, pattern: int) -> None
     known = torch.tensor([bool(pattern >> k & 1) for k in range(labels.numel())]).view_as(labels)
     losses = crf.partial_loss(scores, labels, known)
     for row, loss in enumerate(losses):
-        sequences, log_p = oracles.enumerate_chain(scores, row)
+        sequences, log_p = oracles.enumerate_sentence(scores, row)
         y, is_known = path(labels, scores, row), known[row].tolist()
         agrees = [all(a == b for a, b, k in zip(s, y, is_known, strict=False) if k) for s in sequences]
         close(loss, -torch.logsumexp(log_p[torch.tensor(agrees)], 0))
@@ -227,7 +227,7 @@ NAMES = ("emissions", "transitions", "start", "end")
 
 @given(small_scores(), st.integers(0, 1000))
 @settings(max_examples=30)
-def test_each_chain_may_have_its_own_transitions(case: Case, seed: int) -> None:
+def test_each_sentence_may_have_its_own_transitions(case: Case, seed: int) -> None:
     scores, labels = case
     B, _, C = scores.emissions.shape
     generator = torch.Generator().manual_seed(seed)
@@ -255,7 +255,7 @@ def test_each_chain_may_have_its_own_transitions(case: Case, seed: int) -> None:
 
 @pytest.mark.parametrize(("gap", "length", "expected"), [(5.0, 200, -1000.0), (100.0, 12, -1200.0)])
 def test_labels_that_only_end_well_are_not_lost(gap: float, length: int, expected: float) -> None:
-    """Label 1 is unlikely everywhere, cannot be entered, and is the only one that may end the chain."""
+    """Label 1 is unlikely everywhere, cannot be entered, and is the only one that may end the sentence."""
     emissions = torch.tensor([0.0, -gap], dtype=torch.float64).expand(1, length, 2)
     transitions = torch.tensor([[0.0, -torch.inf], [-torch.inf, 0.0]], dtype=torch.float64)
     scores = Scores.of(emissions, transitions, end=torch.tensor([-torch.inf, 0.0], dtype=torch.float64))
@@ -263,7 +263,7 @@ def test_labels_that_only_end_well_are_not_lost(gap: float, length: int, expecte
     close(crf.node_marginals(scores)[0, :, 1], torch.ones(length, dtype=torch.float64))
 
 
-def test_losses_of_long_confident_chains_keep_their_digits() -> None:
+def test_losses_of_long_confident_sentences_keep_their_digits() -> None:
     emissions = torch.zeros(1, 5000, 3)
     emissions[..., 0] = 14.0
     scores = Scores.of(emissions, torch.zeros(3, 3))

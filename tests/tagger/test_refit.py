@@ -81,7 +81,7 @@ def test_refit_reaches_the_optimum_from_anywhere(options: HeadOptions) -> None:
     assert min(nearby) > results[0].objective
 
 
-def test_a_chain_given_twice_weighs_twice() -> None:
+def test_a_sentence_given_twice_weighs_twice() -> None:
     rows = random_rows()
     twice = Rows(rows.features.repeat(2, 1), rows.labels.repeat(2), rows.lengths.repeat(2))
     once = refit_head(Head(4, LABELS), rows, RefitOptions(l2=1.0, tolerance=1e-10))
@@ -107,7 +107,7 @@ def test_bad_values_are_refused() -> None:
         RefitOptions(l2=0.0)
 
 
-def test_rows_in_chunks_and_sorted_are_the_same_chains() -> None:
+def test_rows_in_chunks_and_sorted_are_the_same_sentences() -> None:
     rows = random_rows()
     for max_tokens in (1, 4, 7, 100):
         chunks = list(rows.chunks(max_tokens))
@@ -116,8 +116,8 @@ def test_rows_in_chunks_and_sorted_are_the_same_chains() -> None:
         assert all(len(chunk.lengths) == 1 or len(chunk.features) <= max_tokens for chunk in chunks)
     ordered = rows.sorted_by_length()
     assert ordered.lengths.tolist() == [1, 2, 3, 5, 8]
-    torch.testing.assert_close(ordered.features[0], rows.features[5])  # the chain of length 1
-    torch.testing.assert_close(ordered.features[6:11], rows.features[:5])  # the chain of length 5
+    torch.testing.assert_close(ordered.features[0], rows.features[5])  # the sentence of length 1
+    torch.testing.assert_close(ordered.features[6:11], rows.features[:5])  # the sentence of length 5
 
 
 def test_padding_and_back() -> None:

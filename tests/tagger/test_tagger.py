@@ -146,12 +146,12 @@ def test_rows_are_the_encoders_features_in_order(unit: Any) -> None:
     tagger = random_tagger(labels=KNOWN, unit=unit).train()
     rows = tagger.rows(SENTENCES)
     assert tagger.training
-    chains = join_documents(SENTENCES) if unit == "document" else list(SENTENCES)
-    assert rows.lengths.tolist() == [len(chain) for chain in chains]
-    assert len(set(rows.lengths.tolist())) > 2, "the test needs chains of several lengths"
+    sentences = join_documents(SENTENCES) if unit == "document" else list(SENTENCES)
+    assert rows.lengths.tolist() == [len(sentence) for sentence in sentences]
+    assert len(set(rows.lengths.tolist())) > 2, "the test needs sentences of several lengths"
     tagger.eval()
     with torch.no_grad():
-        alone = torch.cat([tagger.encoder([tagger.encoder.prepare(chain)]) for chain in chains])
+        alone = torch.cat([tagger.encoder([tagger.encoder.prepare(sentence)]) for sentence in sentences])
     assert rows.features.dtype == torch.float32
     torch.testing.assert_close(rows.features, alone)
     assert KNOWN.decode(rows.labels.tolist()) == tuple(label for s in SENTENCES for label in s.labels)

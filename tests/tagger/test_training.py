@@ -311,9 +311,9 @@ def test_every_sentence_is_seen_once_an_epoch(monkeypatch: pytest.MonkeyPatch) -
         prepare = tagger.prepare
         numbered: dict[int, int] = {}
 
-        def prepare_and_number(chain: Sentence) -> Any:
-            example = prepare(chain)
-            numbered[id(example)] = number[chain.tokens]
+        def prepare_and_number(sentence: Sentence) -> Any:
+            example = prepare(sentence)
+            numbered[id(example)] = number[sentence.tokens]
             return example
 
         monkeypatch.setattr(tagger, "prepare", prepare_and_number)
@@ -341,7 +341,7 @@ def test_other_heads_train(head: HeadOptions) -> None:
     assert bool(tagger.head.start.any()) == head.start_end
 
 
-def test_documents_train_as_one_chain() -> None:
+def test_documents_train_as_one_sentence() -> None:
     tagger = fresh(unit="document")
     num_documents = len({sentence.document for sentence in TRAIN})
     steps: list[Step] = []

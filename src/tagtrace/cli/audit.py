@@ -99,8 +99,8 @@ def audit(folder: Path, **values: Any) -> None:
         found = find(index, opinions, trusted, options, progress)
     measured = [] if truth is None else [measure(options.score, _finite(found.scores), truth.wrong)]
     summary = audit_summary(index, sentences, found, options, kind)
-    chains = [chain for chain in tagger.chains(sentences) if len(chain)]
-    write_audit(values["target"], index, found, summary, chains, measured, _asked(values))
+    joined = [sentence for sentence in tagger.joined(sentences) if len(sentence)]
+    write_audit(values["target"], index, found, summary, joined, measured, _asked(values))
     show_audit(found, index)
     if truth is not None:
         show_truth(measured, finding_is_wrong(found.findings, index, truth).is_wrong.tolist())
@@ -122,17 +122,17 @@ def _trusted_sentences(tagger: Tagger, path: Path | None, reading: ReadOptions) 
 
 
 def _read_trusted(index: Index, tagger: Tagger, sentences: Sequence[Sentence]) -> Trusted | None:
-    _note_shared(index, tagger.chains(sentences))
+    _note_shared(index, tagger.joined(sentences))
     if not sentences:
         return None
     with counting("encoding the trusted data") as progress:
         return read_trusted(index, tagger, sentences, progress)
 
 
-def _note_shared(index: Index, chains: Sequence[Sentence]) -> None:
+def _note_shared(index: Index, sentences: Sequence[Sentence]) -> None:
     """Say where trusted sentences are training sentences too, and where training sentences stand there twice."""
-    trusted = {hash(chain.tokens) for chain in chains if len(chain) >= LONG}
-    texts = [hash(one.tokens) for one in map(index.sentence, range(index.num_chains)) if len(one) >= LONG]
+    trusted = {hash(sentence.tokens) for sentence in sentences if len(sentence) >= LONG}
+    texts = [hash(one.tokens) for one in map(index.sentence, range(index.num_sentences)) if len(one) >= LONG]
     num_shared, num_twice = sum(text in trusted for text in texts), len(texts) - len(set(texts))
     if trusted and trusted <= set(texts):
         raise OptionError("--trusted: all its sentences are in the training data; give data the tagger has not seen")
@@ -203,7 +203,7 @@ def audit_summary(
     likely = [finding for finding in found.findings if finding.confidence > LIKELY]
     return {
         "training tokens": index.num_tokens,
-        "training sentences": index.num_chains,
+        "training sentences": index.num_sentences,
         "trusted tokens": sum(len(sentence) for sentence in sentences),
         "score": options.score if options.query is None else f"{options.score}, query {options.query}",
         "opinions": {"head": "refitted heads", "encoder": "taggers trained anew"}[kind],

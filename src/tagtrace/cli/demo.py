@@ -103,7 +103,7 @@ def explain_one(folder: Path, tagger: Tagger, corpus: InventedCorpus) -> None:
         "cosine",
     )
     planted = {(error.sentence, t) for error in corpus.errors for t in range(error.start, error.stop)}
-    hits = sum((index.sentence(one.chain).id, one.start) in planted for one in found.supporters)
+    hits = sum((index.sentence(one.sentence_number).id, one.start) in planted for one in found.supporters)
     out.print(f"{hits} of the {len(found.supporters)} supporters are planted errors", highlight=False)
     out.print(
         f"the same again: tagtrace explain {folder / 'index'} --data {folder / 'data' / 'dev.conll'} "

@@ -93,7 +93,7 @@ def _table(
         table.add_column("change of loss", no_wrap=True, overflow="fold")
     table.add_column("training segment", ratio=1)
     for number, one in enumerate(ranked):
-        sentence = index.sentence(one.chain)
+        sentence = index.sentence(one.sentence_number)
         where = f"{_label_cell(index, one)}   {_where(one, sentence)}\n"
         after = [] if retrained is None else [retrained[number]]
         effect = [_effect_cell(index, explained, one, after)] if has_effect else []
@@ -128,24 +128,24 @@ def probability_lines(effect: Effect, explained: Sequence[str], labels: LabelSet
 
 def _label_cell(index: Index, ranked: Ranked) -> str:
     """The labels; of something long, the types of its entities."""
-    parts = [(ranked.chain, ranked.start, ranked.stop), *ranked.rest]
+    parts = [(ranked.sentence_number, ranked.start, ranked.stop), *ranked.rest]
     if len(parts) == 1 and ranked.stop - ranked.start <= _LONG:
-        return " ".join(index.sentence(ranked.chain).labels[ranked.start : ranked.stop])
-    inside = [index.sentence(chain).labels[start:stop] for chain, start, stop in parts]
+        return " ".join(index.sentence(ranked.sentence_number).labels[ranked.start : ranked.stop])
+    inside = [index.sentence(number).labels[start:stop] for number, start, stop in parts]
     types = {segment.type for labels in inside for segment in segments(labels, index.labels.scheme)}
     return ", ".join(sorted(types)) or "O"
 
 
 def place(index: Index, ranked: Ranked) -> str:
     """Where a training segment stands, for a note."""
-    return _where(ranked, index.sentence(ranked.chain))
+    return _where(ranked, index.sentence(ranked.sentence_number))
 
 
 def _where(ranked: Ranked, sentence: Sentence) -> str:
     if ranked.document is None:
         return f"{sentence.id} {ranked.start}:{ranked.stop}"
-    num_chains = 1 + len(ranked.rest)
-    return f"{ranked.document or sentence.id} ({num_chains} sentence{'s' * (num_chains > 1)})"
+    num_sentences = 1 + len(ranked.rest)
+    return f"{ranked.document or sentence.id} ({num_sentences} sentence{'s' * (num_sentences > 1)})"
 
 
 def _text(ranked: Ranked, sentence: Sentence) -> Text:
@@ -194,8 +194,8 @@ def case_json(
 
 
 def _ranked_json(index: Index, ranked: Ranked, retrained: Ranked | None) -> dict[str, Any]:
-    """One training segment on the highest rung it reached; of a document its chains instead of tokens and labels."""
-    sentence = index.sentence(ranked.chain)
+    """One training segment on the highest rung it reached; of a document its sentences instead of tokens and labels."""
+    sentence = index.sentence(ranked.sentence_number)
     best = retrained or ranked
     changes = {one.rung: one.change for one in (ranked, best)}
     found: dict[str, Any] = {
@@ -208,13 +208,17 @@ def _ranked_json(index: Index, ranked: Ranked, retrained: Ranked | None) -> dict
         "document": sentence.document,
     }
     if ranked.document is not None:
-        chains = [ranked.chain, *(chain for chain, _, _ in ranked.rest)]
-        return {**found, "chains": chains, "ids": [index.sentence(chain).id for chain in chains]}
+        sentences = [ranked.sentence_number, *(number for number, _, _ in ranked.rest)]
+        return {
+            **found,
+            "sentence_numbers": sentences,
+            "ids": [index.sentence(number).id for number in sentences],
+        }
     inside = slice(ranked.start, ranked.stop)
     return {
         **found,
         "id": sentence.id,
-        "chain": ranked.chain,
+        "sentence_number": ranked.sentence_number,
         "start": ranked.start,
         "stop": ranked.stop,
         "line": sentence.lines[ranked.start] if len(sentence.lines) else None,

@@ -35,44 +35,44 @@ def open_question(folder: Path, values: dict[str, Any]) -> tuple[Index, Tagger, 
 
 def find_cases(tagger: Tagger, sentences: Sequence[Sentence], values: dict[str, Any]) -> Iterator[Case]:
     """The segment asked for, or mispredicted segments, the first ``most`` of them."""
-    chains = _chains_asked_for(tagger.chains(sentences), values)
-    if values["segment"] is None and not any(chain.is_labelled for chain in chains):
+    asked = _sentences_asked_for(tagger.joined(sentences), values)
+    if values["segment"] is None and not any(sentence.is_labelled for sentence in asked):
         raise DataError(
             f"{values['data_file']}: no labels there, so no mispredictions; name a prediction with --sentence "
             "and --segment"
         )
     found = 0
-    for chain, predicted in zip(chains, tagger.predict(chains), strict=True):
+    for sentence, predicted in zip(asked, tagger.predict(asked), strict=True):
         if values["segment"] is not None:
-            yield Case(chain, predicted, *_slice(values["segment"], len(chain)))
+            yield Case(sentence, predicted, *_slice(values["segment"], len(sentence)))
             return
-        for start, stop in mispredicted_segments(chain, predicted, tagger.labels.scheme):
+        for start, stop in mispredicted_segments(sentence, predicted, tagger.labels.scheme):
             if found == values["most"]:
                 err.print(f"the first {found} mispredictions; more with --most", highlight=False)
                 return
             found += 1
-            yield Case(chain, predicted, start, stop)
+            yield Case(sentence, predicted, start, stop)
     if found == 0:
         err.print("no misprediction there: name a --segment to explain a right prediction", highlight=False)
 
 
-def _chains_asked_for(chains: list[Sentence], values: dict[str, Any]) -> list[Sentence]:
-    """The chain with the id that ``--sentence`` names, or all."""
+def _sentences_asked_for(sentences: list[Sentence], values: dict[str, Any]) -> list[Sentence]:
+    """The sentence with the id that ``--sentence`` names, or all."""
     id_, file = values["sentence"], values["data_file"]
     if id_ is None:
         if values["segment"] is not None:
             raise OptionError("--segment needs --sentence")
-        return chains
-    found = [chain for chain in chains if chain.id == id_]
+        return sentences
+    found = [sentence for sentence in sentences if sentence.id == id_]
     if not found:
-        raise DataError(f"{file}: no sentence has the id {id_!r}; ids there are {_some_ids(chains)}")
+        raise DataError(f"{file}: no sentence has the id {id_!r}; ids there are {_some_ids(sentences)}")
     if len(found) > 1:
         raise DataError(f"{file}: several sentences have the id {id_!r}; mend the data")
     return found
 
 
-def _some_ids(chains: Sequence[Sentence]) -> str:
-    ids = [repr(chain.id) for chain in chains]
+def _some_ids(sentences: Sequence[Sentence]) -> str:
+    ids = [repr(sentence.id) for sentence in sentences]
     return ", ".join(ids) if len(ids) < 4 else f"{ids[0]}, {ids[1]} ... {ids[-1]}"
 
 

@@ -47,7 +47,7 @@ def review(folder: Path, **values: Any) -> None:
     with serving.listen(values["host"], values["port"]) as listening:  # before anything is begun in the background
         opened = open_review(file, values["reviewer"] or _login(), say=lambda what: err.print(what, highlight=False))
         save()
-        out.print(f"{file.name}: {len(opened.texts.findings):,} findings in {len(opened.texts.chains):,} sentences")
+        out.print(f"{file.name}: {len(opened.texts.findings):,} findings in {len(opened.texts.sentences):,} sentences")
         with suppress(KeyboardInterrupt):
             serving.serve(
                 opened, values["host"], values["port"], allow_remote=values["allow_remote"],

@@ -51,7 +51,7 @@ from tagtrace.tagger.folder import MARKER
     type=click.Choice(["sentence", "document"]),
     default="sentence",
     show_default=True,
-    help="What is one chain.",
+    help="What is one sentence.",
 )
 @click.option("--epochs", type=int, default=15, show_default=True)
 @click.option("--batch-size", type=int, default=16, show_default=True)

@@ -150,15 +150,15 @@ def _edits(index: Index, values: dict[str, Any]) -> Iterator[Edit]:
         asked.append((f"--relabel {text}", *_place(place, "--relabel", "ID:START:STOP=LABEL"), label))
     if values["edits_file"] is not None:
         asked += _read_edits(values["edits_file"])
-    chains = _chains(index, {id_ for _, id_, *_ in asked})
+    sentences = _numbers_of(index, {id_ for _, id_, *_ in asked})
     for where, id_, start, stop, labels in asked:
-        if id_ not in chains:
+        if id_ not in sentences:
             raise DataError(f"{where}: no training sentence has the id {id_!r}")
-        if not 0 <= start < stop <= int(index.lengths[chains[id_]]):
-            last = int(index.lengths[chains[id_]]) - 1
+        if not 0 <= start < stop <= int(index.lengths[sentences[id_]]):
+            last = int(index.lengths[sentences[id_]]) - 1
             raise OptionError(f"{where}: {start}:{stop} is no segment of it; the sentence has tokens 0 to {last}")
         ids = None if labels is None else tuple(label_ids(labels, stop - start, index.labels, where))
-        yield Edit(chains[id_], start, stop, ids)
+        yield Edit(sentences[id_], start, stop, ids)
 
 
 def _place(text: str, option: str, expected: str) -> tuple[str, int, int]:
@@ -190,14 +190,14 @@ def _is_none_or_names(labels: object) -> bool:
     return labels is None or (isinstance(labels, list) and all(isinstance(label, str) for label in labels))
 
 
-def _chains(index: Index, wanted: set[str]) -> dict[str, int]:
-    """The training chain of each id that is asked for."""
+def _numbers_of(index: Index, wanted: set[str]) -> dict[str, int]:
+    """The training sentence of each id that is asked for."""
     found: dict[str, int] = {}
-    for chain, id_ in enumerate(index.ids()):
+    for number, id_ in enumerate(index.ids()):
         if id_ in found:
             raise DataError(f"{index.folder}: several training sentences have the id {id_!r}; mend the data")
         if id_ in wanted:
-            found[id_] = chain
+            found[id_] = number
     return found
 
 
@@ -205,7 +205,7 @@ def _show_edits(index: Index, edits: Iterable[Edit], title: str) -> None:
     edits = list(edits)
     table = Table("given", "new", "where", "training sentence", title=title, title_justify="left", expand=True)
     for edit in edits[:NUM_SHOWN]:
-        sentence = index.sentence(edit.chain)
+        sentence = index.sentence(edit.sentence_number)
         inside = slice(edit.start, edit.stop)
         new = "(removed)" if edit.labels is None else " ".join(index.labels.decode(edit.labels))
         where = f"{sentence.id} {edit.start}:{edit.stop}"
@@ -264,7 +264,7 @@ def _write(path: Path | None, index: Index, case: Case, edits: Iterable[Edit], a
 
 
 def _edit_json(index: Index, edit: Edit) -> dict[str, Any]:
-    sentence = index.sentence(edit.chain)
+    sentence = index.sentence(edit.sentence_number)
     return {
         "id": sentence.id, "start": edit.start, "stop": edit.stop,
         "labels": None if edit.labels is None else list(index.labels.decode(edit.labels)),

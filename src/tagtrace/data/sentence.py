@@ -27,7 +27,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One chain of tokens with its labels and the place it came from."""
+    """One sentence of tokens with its labels and the place it came from."""
 
     tokens: tuple[str, ...]
     labels: tuple[str, ...]
@@ -55,7 +55,7 @@ class Sentence:
 
 
 def join(sentences: Sequence[Sentence]) -> Sentence:
-    """One sentence made of several of one file (a document as one chain)."""
+    """One sentence made of several of one file (a document as one sentence)."""
     first = sentences[0]
     follows = all(b.offset == a.offset + len(a) for a, b in pairwise(sentences))
     has_pos = all(s.pos is not None for s in sentences)

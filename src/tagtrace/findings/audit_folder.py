@@ -30,7 +30,7 @@ from tagtrace.findings.ranking.levels import at_level
 from tagtrace.findings.ranking.truth import Measured
 from tagtrace.findings.report.page import Report, write_report
 from tagtrace.index import Index
-from tagtrace.influence.scoring.candidates import chain_documents
+from tagtrace.influence.scoring.candidates import sentence_documents
 
 MARKER = "audit.json"
 FOLDS = f"folds/{FOLDS_MARKER}"
@@ -53,13 +53,13 @@ def write_audit(
     truth: Sequence[Measured] = (),
     options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write all files. ``trusted`` are the chains that ``found.hurt`` counts."""
+    """Write all files. ``trusted`` are the sentences that ``found.hurt`` counts."""
     (folder / MARKER).unlink(missing_ok=True)  # it says that the others belong together
     write_findings(found.findings, folder / "findings.jsonl")
     write_findings_table(found.findings, folder / "findings.csv")
     with file_moved_when_whole(folder / "patterns.jsonl") as stream:
         stream.writelines(f"{pattern.to_json()}\n".encode() for pattern in found.patterns)
-    if any(chain_documents(index)):
+    if any(sentence_documents(index)):
         _write_documents(folder / "documents.csv", index, found)
     report = Report(
         title="Training labels that are probably wrong",
@@ -83,8 +83,8 @@ def hurt_lines(index: Index, found: Audit, trusted: Sequence[Sentence]) -> dict[
     names = index.labels.labels
     return {
         rank: [
-            f'hurts "{trusted[one.chain].tokens[one.place]}" ({names[one.gold]}, predicted {names[one.predicted]}) in '
-            f"{trusted[one.chain].id}:{one.place}, cosine {one.cosine:+.2f}"
+            f'hurts "{trusted[one.sentence_number].tokens[one.place]}" ({names[one.gold]}, predicted '
+            f"{names[one.predicted]}) in {trusted[one.sentence_number].id}:{one.place}, cosine {one.cosine:+.2f}"
             for one in hurt
         ]
         for rank, hurt in found.hurt.items()

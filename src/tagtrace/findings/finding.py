@@ -30,7 +30,7 @@ class Finding:
     sentence: str
     """Its id."""
     document: str
-    chain: int
+    sentence_number: int
     """Its number in the index."""
     start: int
     stop: int
@@ -99,7 +99,7 @@ def _check(record: Any) -> None:
 
 _KINDS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("sentence", "document"), lambda value: isinstance(value, str)),
-    **dict.fromkeys(("rank", "chain", "start", "stop", "line"), _is_int),
+    **dict.fromkeys(("rank", "sentence_number", "start", "stop", "line"), _is_int),
     **dict.fromkeys(("score", "confidence"), _is_number),
     **dict.fromkeys(_LISTS, lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value)),
     "scores": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),

@@ -129,7 +129,7 @@ def head_gain(
     test_rows = tagger.rows(held_out, progress=encoding)
     head, predicted = tagger.head, list[Predicted]()
     for side in sentences:
-        labels = [label for chain in tagger.chains(side) for label in tagger.labels.encode(chain.labels)]
+        labels = [label for sentence in tagger.joined(side) for label in tagger.labels.encode(sentence.labels)]
         side_rows = Rows(rows.features, torch.tensor(labels), rows.lengths)
         head = refit_head(head, side_rows.to(tagger.device), options, refitting).head
         predicted.append(_predict(tagger, head.cpu(), test_rows, held_out))

@@ -58,7 +58,7 @@ def build_index(
     """
     options = options or IndexOptions()
     check_replaceable(folder, overwrite=overwrite, marker=MARKER)
-    chains = _training_chains(tagger, corpus)
+    sentences = _training_sentences(tagger, corpus)
     tagger_info, data_info = describe_tagger(tagger, tagger_path, Path(folder)), describe_corpus(corpus)
     owner = {
         "tagger": tagger_info["fingerprint"],
@@ -73,7 +73,7 @@ def build_index(
         unfinished.num_bytes,
     )
     with unfinished.kept_if_useful():
-        build = _Build(tagger, chains, options, unfinished)
+        build = _Build(tagger, sentences, options, unfinished)
         build.encode(progress)
         fit = build.fit_head(refit_progress)
         build.measure_errors()
@@ -92,38 +92,38 @@ def check_space(folder: str | Path, num_bytes: int, num_written: int = 0) -> Non
         )
 
 
-def _training_chains(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
+def _training_sentences(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
     if corpus.normalised_scheme != tagger.labels.scheme:
         raise DataError(
             f"{corpus.path}: labels are {corpus.scheme}, but the tagger was trained on {tagger.labels.scheme}; "
             "check --label-column, or force --scheme"
         )
     tagger.encoder.check_corpus(corpus)
-    chains = tagger.labelled_chains(corpus.sentences, "training")
+    sentences = tagger.labelled(corpus.sentences, "training")
     if tagger.head.options.constrained:
-        _check_allowed(tagger.labels, chains)
-    return chains
+        _check_allowed(tagger.labels, sentences)
+    return sentences
 
 
-def _check_allowed(labels: LabelSet, chains: Sequence[Sentence]) -> None:
+def _check_allowed(labels: LabelSet, sentences: Sequence[Sentence]) -> None:
     """Raise where a label cannot stand after the one before it: a constrained head gives that no probability."""
     start, transitions = labels.forbidden_start(), labels.forbidden_transitions()
-    for chain in chains:
-        ids = labels.encode(chain.labels)
+    for sentence in sentences:
+        ids = labels.encode(sentence.labels)
         for place, label in enumerate(ids):
             if transitions[ids[place - 1], label] if place else start[label]:
-                where = at(chain.path or chain.id, chain.lines[place] if place < len(chain.lines) else None)
-                raise DataError(f"{where}: {chain.labels[place]} is forbidden here by the tagger's head; change it")
+                where = at(sentence.path or sentence.id, sentence.lines[place] if place < len(sentence.lines) else None)
+                raise DataError(f"{where}: {sentence.labels[place]} is forbidden here by the tagger's head; change it")
 
 
 class _Build:
     """The steps of one build; what ``unfinished`` holds already is not done again."""
 
     def __init__(
-        self, tagger: Tagger, chains: Sequence[Sentence], options: IndexOptions, unfinished: Unfinished
+        self, tagger: Tagger, sentences: Sequence[Sentence], options: IndexOptions, unfinished: Unfinished
     ) -> None:
-        self.tagger, self.chains, self.options, self.unfinished = tagger, chains, options, unfinished
-        self.plan = plan_shards([len(chain) for chain in chains], options.shard_tokens)
+        self.tagger, self.sentences, self.options, self.unfinished = tagger, sentences, options, unfinished
+        self.plan = plan_shards([len(sentence) for sentence in sentences], options.shard_tokens)
 
     def encode(self, progress: Progress | None) -> None:
         """Features and text, shard by shard."""
@@ -132,16 +132,16 @@ class _Build:
                 self._encode_shard(number, members, progress)
 
     def _encode_shard(self, number: int, members: range, progress: Progress | None) -> None:
-        chains = self.chains[members.start : members.stop]
-        rows = self.tagger.rows(chains, progress=self._shifted(progress, members.start))
+        sentences = self.sentences[members.start : members.stop]
+        rows = self.tagger.rows(sentences, progress=self._shifted(progress, members.start))
         tensors = shard_tensors(rows, DTYPES[self.options.dtype], len(self.tagger.labels))
-        self.unfinished.add({shard_name(number): tensors, text_name(number): text_tensors(chains)})
+        self.unfinished.add({shard_name(number): tensors, text_name(number): text_tensors(sentences)})
 
-    def _shifted(self, progress: Progress | None, first_chain: int) -> Progress | None:
+    def _shifted(self, progress: Progress | None, first_sentence: int) -> Progress | None:
         """Progress within a shard as progress of the whole."""
         if progress is None:
             return None
-        return lambda done, _: progress(first_chain + done, len(self.chains))
+        return lambda done, _: progress(first_sentence + done, len(self.sentences))
 
     def fit_head(self, progress: RefitProgress | None) -> FitRecord:
         """The head that belongs to the stored features, in float64."""
@@ -180,8 +180,8 @@ class _Build:
         files = self.unfinished.files
         shards = tuple(
             ShardRecord(
-                num_chains=len(members),
-                num_tokens=sum(len(self.chains[chain]) for chain in members),
+                num_sentences=len(members),
+                num_tokens=sum(len(self.sentences[sentence_number]) for sentence_number in members),
                 files=tuple(files[name(number)] for name in (shard_name, errors_name, text_name)),
             )
             for number, members in enumerate(self.plan)
@@ -190,7 +190,7 @@ class _Build:
             tagtrace=__version__,
             dtype=self.options.dtype,
             num_tokens=sum(shard.num_tokens for shard in shards),
-            num_chains=len(self.chains),
+            num_sentences=len(self.sentences),
             dim=self.tagger.encoder.dim,
             labels=self.tagger.labels,
             unit=self.tagger.unit,

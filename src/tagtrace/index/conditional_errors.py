@@ -7,7 +7,7 @@ depends on nothing else, so there is no recursion:
 
     p(y_t = c | y outside t, x)  is proportional to  exp(emissions[t, c] + A[y_{t-1}, c] + A[c, y_{t+1}])
 
-with start[c] for the first token of a chain and end[c] for the last. Forbidden transitions are minus infinity in
+with start[c] for the first token of a sentence and end[c] for the last. Forbidden transitions are minus infinity in
 A; a softmax head has A = 0.
 """
 

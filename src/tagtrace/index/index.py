@@ -24,7 +24,7 @@ from tagtrace.tagger.tagger import Tagger
 
 
 class Index:
-    """N tokens in B chains: their features and conditional errors, and the head that belongs to them.
+    """N tokens in B sentences: their features and conditional errors, and the head that belongs to them.
 
     Rows are tokens in the order of the data; row r of the index is row ``r - first_token`` of its shard.
     """
@@ -44,8 +44,8 @@ class Index:
         return self.manifest.num_tokens
 
     @property
-    def num_chains(self) -> int:
-        return self.manifest.num_chains
+    def num_sentences(self) -> int:
+        return self.manifest.num_sentences
 
     @property
     def num_bytes(self) -> int:
@@ -56,64 +56,69 @@ class Index:
     def shards(self) -> tuple[Shard, ...]:
         """All shards, memory-mapped."""
         shards: list[Shard] = []
-        first_token = first_chain = 0
+        first_token = first_sentence = 0
         for number, record in enumerate(self.manifest.shards):
             rows = read_rows(self.folder, number)
-            if rows.features.shape != (record.num_tokens, self.manifest.dim) or len(rows.lengths) != record.num_chains:
+            if (
+                rows.features.shape != (record.num_tokens, self.manifest.dim)
+                or len(rows.lengths) != record.num_sentences
+            ):
                 raise IndexFolderError(f"{self.folder}: shard {number} is not the one in the manifest; build it again")
             errors = read_errors(self.folder, number, (record.num_tokens, len(self.labels)))
-            shards.append(Shard(rows.features, errors, rows.labels, rows.lengths, first_token, first_chain))
-            first_token, first_chain = first_token + record.num_tokens, first_chain + record.num_chains
+            shards.append(Shard(rows.features, errors, rows.labels, rows.lengths, first_token, first_sentence))
+            first_token, first_sentence = first_token + record.num_tokens, first_sentence + record.num_sentences
         return tuple(shards)
 
     @cached_property
     def lengths(self) -> Tensor:
-        """Tokens of each chain, (B,)."""
+        """Tokens of each sentence, (B,)."""
         return torch.cat([shard.lengths for shard in self.shards])
 
     @cached_property
     def starts(self) -> Tensor:
-        """The row of each chain's first token, (B,)."""
+        """The row of each sentence's first token, (B,)."""
         return self.lengths.cumsum(0) - self.lengths
 
     def rows(self, dtype: torch.dtype | None = None) -> Rows:
-        """Features and labels of all chains, for refits and Hessians, in the stored dtype or another.
+        """Features and labels of all sentences, for refits and Hessians, in the stored dtype or another.
 
         Several shards, or another dtype, are copied into memory; one shard in its own dtype stays memory-mapped.
         """
         return join_rows([shard.rows() for shard in self.shards], dtype)
 
-    def chain(self, chain: int, dtype: torch.dtype | None = None) -> Rows:
-        """Features and labels of one chain."""
-        shard, start, stop = self._place(chain)
+    def sentence_rows(self, sentence_number: int, dtype: torch.dtype | None = None) -> Rows:
+        """Features and labels of one sentence."""
+        shard, start, stop = self._place(sentence_number)
         features = shard.features[start:stop]
         return Rows(features.to(dtype or features.dtype), shard.labels[start:stop], torch.tensor([stop - start]))
 
-    def errors(self, chain: int) -> Tensor:
-        """The conditional errors (T, C) of one chain's tokens."""
-        shard, start, stop = self._place(chain)
+    def errors(self, sentence_number: int) -> Tensor:
+        """The conditional errors (T, C) of one sentence's tokens."""
+        shard, start, stop = self._place(sentence_number)
         return shard.errors[start:stop]
 
-    def sentence(self, chain: int) -> Sentence:
-        """One chain for display: its tokens, labels, names and source lines."""
-        shard, start, stop = self._place(chain)
+    def sentence(self, sentence_number: int) -> Sentence:
+        """One sentence for display: its tokens, labels, names and source lines."""
+        shard, start, stop = self._place(sentence_number)
         labels = self.labels.decode(shard.labels[start:stop].tolist())
-        return read_sentence(self._columns(self._shard_number(chain)), chain - shard.first_chain, start, labels)
+        return read_sentence(
+            self._columns(self._shard_number(sentence_number)), sentence_number - shard.first_sentence, start, labels
+        )
 
     def ids(self) -> list[str]:
-        """The id of every chain, in order; the rest of the text is not decoded."""
+        """The id of every sentence, in order; the rest of the text is not decoded."""
         found: list[str] = []
         for number, record in enumerate(self.manifest.shards):
             columns = self._columns(number)
-            found += Strings(columns["ids"], columns["ids.places"]).range(0, record.num_chains)
+            found += Strings(columns["ids"], columns["ids.places"]).range(0, record.num_sentences)
         return found
 
     def locate(self, row: int) -> tuple[int, int]:
-        """The chain of a row, and the token's position in it."""
+        """The sentence of a row, and the token's position in it."""
         if not 0 <= row < self.num_tokens:
             raise IndexError(f"row {row} is outside the index; it has rows 0 to {self.num_tokens - 1}")
-        chain = int(torch.searchsorted(self.starts, row, right=True)) - 1
-        return chain, row - int(self.starts[chain])
+        number = int(torch.searchsorted(self.starts, row, right=True)) - 1
+        return number, row - int(self.starts[number])
 
     def verify(self) -> None:
         """Read every file and raise IndexFolderError where one is not what was written."""
@@ -138,19 +143,21 @@ class Index:
         return IndexFolderError(f"{self.folder}: {reason}; give the one it was built with, or build the index again")
 
     @cached_property
-    def _first_chains(self) -> list[int]:
-        return [shard.first_chain for shard in self.shards]
+    def _first_sentences(self) -> list[int]:
+        return [shard.first_sentence for shard in self.shards]
 
-    def _shard_number(self, chain: int) -> int:
-        if not 0 <= chain < self.num_chains:
-            raise IndexError(f"chain {chain} is outside the index; it has chains 0 to {self.num_chains - 1}")
-        return bisect_right(self._first_chains, chain) - 1
+    def _shard_number(self, sentence_number: int) -> int:
+        if not 0 <= sentence_number < self.num_sentences:
+            raise IndexError(
+                f"sentence {sentence_number} is outside the index; it has sentences 0 to {self.num_sentences - 1}"
+            )
+        return bisect_right(self._first_sentences, sentence_number) - 1
 
-    def _place(self, chain: int) -> tuple[Shard, int, int]:
-        """The chain's shard and its rows ``start:stop`` there."""
-        shard = self.shards[self._shard_number(chain)]
-        start = int(self.starts[chain]) - shard.first_token
-        return shard, start, start + int(self.lengths[chain])
+    def _place(self, sentence_number: int) -> tuple[Shard, int, int]:
+        """The sentence's shard and its rows ``start:stop`` there."""
+        shard = self.shards[self._shard_number(sentence_number)]
+        start = int(self.starts[sentence_number]) - shard.first_token
+        return shard, start, start + int(self.lengths[sentence_number])
 
     def _columns(self, number: int) -> dict[str, Tensor]:
         if number not in self._text:

@@ -13,7 +13,7 @@ from tagtrace.data.labels import LabelSet
 from tagtrace.index.files import FileRecord, IndexFolderError
 from tagtrace.tagger.head import HeadOptions
 
-FORMAT = 1
+FORMAT = 2
 MARKER = "manifest.json"
 """The file that shows a folder to be an index."""
 HEAD = "head.safetensors"
@@ -35,14 +35,14 @@ class FitRecord:
 class ShardRecord:
     """One shard and its files: features, errors, text."""
 
-    num_chains: int
+    num_sentences: int
     num_tokens: int
     files: tuple[FileRecord, ...]
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> ShardRecord:
         files = tuple(FileRecord(**file) for file in saved["files"])
-        return cls(int(saved["num_chains"]), int(saved["num_tokens"]), files)
+        return cls(int(saved["num_sentences"]), int(saved["num_tokens"]), files)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Manifest:
     dtype: str
     """Of the stored features."""
     num_tokens: int
-    num_chains: int
+    num_sentences: int
     dim: int
     labels: LabelSet
     unit: str

@@ -15,7 +15,7 @@ DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch
 _PLACE_BYTES = 2 + 4 + 4
 """A token's label, source line and the place of its text."""
 _TEXT_BYTES = 12
-"""What a token's text and its share of its chain's length, name and document take, about."""
+"""What a token's text and its share of its sentence's length, name and document take, about."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class IndexOptions:
     tolerance: float = 1e-6
     max_steps: int = 100
     shard_tokens: int = 65_536
-    """How many tokens are encoded, held in memory and written together (or one longer chain)."""
+    """How many tokens are encoded, held in memory and written together (or one longer sentence)."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:

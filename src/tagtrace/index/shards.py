@@ -1,4 +1,4 @@
-"""Shards: whole chains, about as many tokens as fit in memory, in three files each.
+"""Shards: whole sentences, about as many tokens as fit in memory, in three files each.
 
 shard-00000.safetensors    features (n, D) in the stored dtype, labels (n,), lengths (b,)
 errors-00000.safetensors   errors (n, C) in float32: apart, because they need the head, which needs all features
@@ -20,7 +20,7 @@ from tagtrace.tagger.rows import Rows
 
 @dataclass(frozen=True)
 class Shard:
-    """Some whole chains of an index. Features and errors are memory-mapped."""
+    """Some whole sentences of an index. Features and errors are memory-mapped."""
 
     features: Tensor
     """(n, D) in the stored dtype."""
@@ -32,7 +32,7 @@ class Shard:
     """(b,) long."""
     first_token: int
     """The row of the first token in the whole index."""
-    first_chain: int
+    first_sentence: int
 
     def rows(self) -> Rows:
         return Rows(self.features, self.labels, self.lengths)
@@ -51,17 +51,17 @@ def text_name(number: int) -> str:
 
 
 def plan_shards(lengths: Sequence[int], shard_tokens: int) -> list[range]:
-    """The chains of each shard: whole ones in order, at most ``shard_tokens`` tokens or one longer chain.
+    """The sentences of each shard: whole ones in order, at most ``shard_tokens`` tokens or one longer sentence.
 
     >>> plan_shards([3, 2, 9, 1], 5)
     [range(0, 2), range(2, 3), range(3, 4)]
     """
     plan: list[range] = []
     start = num_tokens = 0
-    for chain, length in enumerate(lengths):
-        if chain > start and num_tokens + length > shard_tokens:
-            plan.append(range(start, chain))
-            start, num_tokens = chain, 0
+    for number, length in enumerate(lengths):
+        if number > start and num_tokens + length > shard_tokens:
+            plan.append(range(start, number))
+            start, num_tokens = number, 0
         num_tokens += length
     return [*plan, range(start, len(lengths))]
 

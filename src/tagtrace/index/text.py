@@ -1,9 +1,9 @@
-"""The text of an index, by columns: what a chain looks like and where it came from, decoded only on demand.
+"""The text of an index, by columns: what a sentence looks like and where it came from, decoded only on demand.
 
 tokens, ids, documents, paths   bytes of all strings one after the other (UTF-8), and where each starts
-document, path                  (b,) the number of each chain's string; both repeat, so each is stored once
+document, path                  (b,) the number of each sentence's string; both repeat, so each is stored once
 lines                           (n,) the source line of each token, 0 where there is none
-first                           (b,) how many tokens of the file precede the chain (``Sentence.offset``)
+first                           (b,) how many tokens of the file precede the sentence (``Sentence.offset``)
 """
 
 from __future__ import annotations
@@ -47,39 +47,39 @@ class Strings:
         return self.range(number, number + 1)[0]
 
 
-def text_tensors(chains: Sequence[Sentence]) -> dict[str, Tensor]:
-    """The columns of some chains."""
-    documents, document = _numbered([chain.document for chain in chains])
-    paths, path = _numbered([chain.path for chain in chains])
+def text_tensors(sentences: Sequence[Sentence]) -> dict[str, Tensor]:
+    """The columns of some sentences."""
+    documents, document = _numbered([sentence.document for sentence in sentences])
+    paths, path = _numbered([sentence.path for sentence in sentences])
     columns = {
-        "tokens": Strings.of(token for chain in chains for token in chain.tokens),
-        "ids": Strings.of(chain.id for chain in chains),
+        "tokens": Strings.of(token for sentence in sentences for token in sentence.tokens),
+        "ids": Strings.of(sentence.id for sentence in sentences),
         "documents": Strings.of(documents),
         "paths": Strings.of(paths),
     }
-    lines = [line for chain in chains for line in _lines(chain)]
+    lines = [line for sentence in sentences for line in _lines(sentence)]
     return {
         **{name: column.data for name, column in columns.items()},
         **{f"{name}.places": column.places for name, column in columns.items()},
         "document": torch.tensor(document, dtype=torch.int32),
         "path": torch.tensor(path, dtype=torch.int32),
         "lines": torch.tensor(lines, dtype=torch.int32),
-        "first": torch.tensor([chain.offset for chain in chains], dtype=torch.int64),
+        "first": torch.tensor([sentence.offset for sentence in sentences], dtype=torch.int64),
     }
 
 
-def read_sentence(columns: Mapping[str, Tensor], chain: int, start: int, labels: Sequence[str]) -> Sentence:
-    """The chain with this number, whose tokens begin at ``start``."""
+def read_sentence(columns: Mapping[str, Tensor], sentence_number: int, start: int, labels: Sequence[str]) -> Sentence:
+    """The sentence with this number, whose tokens begin at ``start``."""
     stop = start + len(labels)
     lines = columns["lines"][start:stop].tolist()
     return Sentence(
         tokens=_strings(columns, "tokens").range(start, stop),
         labels=tuple(labels),
-        id=_strings(columns, "ids")[chain],
-        document=_strings(columns, "documents")[int(columns["document"][chain])],
-        path=_strings(columns, "paths")[int(columns["path"][chain])],
+        id=_strings(columns, "ids")[sentence_number],
+        document=_strings(columns, "documents")[int(columns["document"][sentence_number])],
+        path=_strings(columns, "paths")[int(columns["path"][sentence_number])],
         lines=tuple(lines) if any(lines) else (),
-        offset=int(columns["first"][chain]),
+        offset=int(columns["first"][sentence_number]),
     )
 
 
@@ -87,9 +87,9 @@ def _strings(columns: Mapping[str, Tensor], name: str) -> Strings:
     return Strings(columns[name], columns[f"{name}.places"])
 
 
-def _lines(chain: Sentence) -> Sequence[int]:
+def _lines(sentence: Sentence) -> Sequence[int]:
     """The source line of each token, or zeros where some are unknown."""
-    return chain.lines if len(chain.lines) == len(chain) else [0] * len(chain)
+    return sentence.lines if len(sentence.lines) == len(sentence) else [0] * len(sentence)
 
 
 def _numbered(values: Sequence[str]) -> tuple[list[str], list[int]]:

@@ -35,7 +35,7 @@ Rung = Literal["screen", "refine", "verify"]
 class Ranked:
     """A training segment and how much it supports (positive) or opposes (negative) the query."""
 
-    chain: int
+    sentence_number: int
     start: int
     stop: int
     score: float
@@ -43,9 +43,9 @@ class Ranked:
     """What happens to the query without the segment's labels, on the rung below."""
     rung: Rung = "screen"
     document: str | None = None
-    """The name of the document, where the whole of it is meant; the fields above are then its first chain."""
+    """The name of the document, where the whole of it is meant; the fields above are then its first sentence."""
     rest: tuple[tuple[int, int, int], ...] = ()
-    """The document's other chains, whole: (chain, start, stop)."""
+    """The document's other sentences, whole: (sentence, start, stop)."""
 
     @property
     def change(self) -> float | None:
@@ -53,8 +53,8 @@ class Ranked:
         return None if self.effect is None else self.effect.change
 
     def edits(self) -> list[Edit]:
-        """What takes the segment's labels away: one edit a chain."""
-        return [Edit(self.chain, self.start, self.stop), *(Edit(*part) for part in self.rest)]
+        """What takes the segment's labels away: one edit a sentence."""
+        return [Edit(self.sentence_number, self.start, self.stop), *(Edit(*part) for part in self.rest)]
 
 
 @dataclass(frozen=True)
@@ -210,6 +210,6 @@ def _strongest(values: Tensor, which: Tensor, top: int, sign: float) -> list[tup
 
 
 def _ranked(candidates: Candidates, number: int, score: float) -> Ranked:
-    (chain, start, stop), *rest = candidates.parts(number)
+    (sentence_number, start, stop), *rest = candidates.parts(number)
     name = candidates.documents[number] if candidates.documents else None
-    return Ranked(chain, start, stop, score, document=name, rest=tuple(rest))
+    return Ranked(sentence_number, start, stop, score, document=name, rest=tuple(rest))

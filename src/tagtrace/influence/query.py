@@ -17,7 +17,7 @@ from tagtrace.tagger.scores import Scores
 
 @dataclass(frozen=True)
 class Query:
-    """Tokens ``start:stop`` of one chain with features (T, D) and labels (T,): gold, predicted or named by the user.
+    """Tokens ``start:stop`` of one sentence with features (T, D) and labels (T,): gold, predicted or named by the user.
 
     The labels outside the segment are what the conditional loss takes as given.
     """
@@ -64,8 +64,8 @@ class Query:
         return Factors.of(head, rows, self.segment).dense()[0]
 
 
-def chain_rows(rows: Rows, chain: int) -> Rows:
-    """One chain of ``rows`` alone."""
-    start = int(rows.lengths[:chain].sum())
-    stop = start + int(rows.lengths[chain])
-    return Rows(rows.features[start:stop], rows.labels[start:stop], rows.lengths[chain : chain + 1])
+def sentence_rows(rows: Rows, sentence_number: int) -> Rows:
+    """One sentence of ``rows`` alone."""
+    start = int(rows.lengths[:sentence_number].sum())
+    stop = start + int(rows.lengths[sentence_number])
+    return Rows(rows.features[start:stop], rows.labels[start:stop], rows.lengths[sentence_number : sentence_number + 1])

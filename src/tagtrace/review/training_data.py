@@ -17,11 +17,11 @@ AROUND = 8
 """Tokens shown before and after a segment."""
 
 Segment = tuple[int, int, int]
-"""A chain's number and tokens start:stop of it."""
+"""A sentence's number and tokens start:stop of it."""
 
 
 class Texts:
-    """The chains of the training data in the order of the index, and the findings about them."""
+    """The sentences of the training data in the order of the index, and the findings about them."""
 
     def __init__(
         self,
@@ -33,88 +33,90 @@ class Texts:
         audit: str = "",
     ) -> None:
         self.corpus, self.labels = corpus, labels
-        self.chains: list[Sentence] = join_documents(corpus.sentences) if unit == "document" else list(corpus.sentences)
+        self.sentences: list[Sentence] = (
+            join_documents(corpus.sentences) if unit == "document" else list(corpus.sentences)
+        )
         self.findings = sorted(findings, key=lambda one: one.rank)
         self.patterns = list(patterns)
         self.audit = audit
         """The fingerprint of the findings: ranks of another audit name other findings."""
         self.by_rank = {one.rank: one for one in self.findings}
         self.rank_at: dict[Segment, int] = {}
-        self.by_chain: dict[int, list[Finding]] = {}
+        self.by_sentence_number: dict[int, list[Finding]] = {}
         for one in self.findings:
             self._check(one)
-            self.rank_at.setdefault((one.chain, one.start, one.stop), one.rank)
-            self.by_chain.setdefault(one.chain, []).append(one)
+            self.rank_at.setdefault((one.sentence_number, one.start, one.stop), one.rank)
+            self.by_sentence_number.setdefault(one.sentence_number, []).append(one)
 
     def _check(self, one: Finding) -> None:
-        chain = self.chains[one.chain] if 0 <= one.chain < len(self.chains) else None
+        sentence = self.sentences[one.sentence_number] if 0 <= one.sentence_number < len(self.sentences) else None
         inside = slice(one.start, one.stop)
-        if chain is None or chain.tokens[inside] != one.tokens or chain.labels[inside] != one.given:
+        if sentence is None or sentence.tokens[inside] != one.tokens or sentence.labels[inside] != one.given:
             raise DataError(
                 f"finding {one.rank} ({one.sentence} {one.start}:{one.stop}) is not about {self.corpus.path}; "
                 "audit this data again"
             )
 
     @cached_property
-    def chain_of(self) -> dict[str, int]:
-        """The chain with an id (the first, where several have it)."""
+    def number_of(self) -> dict[str, int]:
+        """The sentence with an id (the first, where several have it)."""
         found: dict[str, int] = {}
-        for number, chain in enumerate(self.chains):
-            found.setdefault(chain.id, number)
+        for number, sentence in enumerate(self.sentences):
+            found.setdefault(sentence.id, number)
         return found
 
     def prepare(self) -> None:
         """Make the lookups now that requests would wait for."""
-        _ = self.chain_of, self.searched, self._places, self.num_tokens
+        _ = self.number_of, self.searched, self._places, self.num_tokens
 
     @cached_property
     def num_tokens(self) -> int:
-        return sum(map(len, self.chains))
+        return sum(map(len, self.sentences))
 
     @cached_property
     def searched(self) -> dict[int, str]:
         """By rank, the sentence of each finding in lower case."""
-        texts = {number: lowered(self.chains[number]) for number in self.by_chain}
-        return {one.rank: texts[one.chain] for one in self.findings}
+        texts = {number: lowered(self.sentences[number]) for number in self.by_sentence_number}
+        return {one.rank: texts[one.sentence_number] for one in self.findings}
 
     def overlapping(self, segment: Segment) -> list[Finding]:
         """The findings that share a token with a segment."""
-        chain, start, stop = segment
-        return [one for one in self.by_chain.get(chain, ()) if one.start < stop and start < one.stop]
+        number, start, stop = segment
+        return [one for one in self.by_sentence_number.get(number, ()) if one.start < stop and start < one.stop]
 
     @cached_property
     def _places(self) -> dict[tuple[str, str], list[tuple[int, int]]]:
         """Where each token has each label."""
         found: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        for number, chain in enumerate(self.chains):
-            for place, pair in enumerate(zip(chain.tokens, chain.labels, strict=True)):
+        for number, sentence in enumerate(self.sentences):
+            for place, pair in enumerate(zip(sentence.tokens, sentence.labels, strict=True)):
                 found.setdefault(pair, []).append((number, place))
         return found
 
     def occurrences(self, segment: Segment) -> list[Segment]:
         """Other places with the same tokens and the same labels; a segment that goes on beyond is another one."""
-        chain, start, stop = segment
-        tokens, labels, goes_on = self._seen(chain, start, stop)
+        sentence_number, start, stop = segment
+        tokens, labels, goes_on = self._seen(sentence_number, start, stop)
         rarest = min(range(stop - start), key=lambda t: len(self._places[tokens[t], labels[t]]))
         if stop - start == 1 and (labels == ("O",) or self.labels.scheme != "iob2"):  # may be very many
             return [
                 (number, place, place + 1)
                 for number, place in self._places[tokens[0], labels[0]]
-                if (number, place) != (chain, start)
+                if (number, place) != (sentence_number, start)
             ]
         found: list[Segment] = []
         for number, place in self._places[tokens[rarest], labels[rarest]]:
             first = place - rarest
             last = first + stop - start
-            if first < 0 or last > len(self.chains[number]) or (number, first) == (chain, start):
+            if first < 0 or last > len(self.sentences[number]) or (number, first) == (sentence_number, start):
                 continue
             if self._seen(number, first, last) == (tokens, labels, goes_on):
                 found.append((number, first, last))
         return found
 
-    def _seen(self, chain: int, start: int, stop: int) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    def _seen(self, sentence_number: int, start: int, stop: int) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
         """Tokens and labels of a segment, and whether a labelled segment goes on after it."""
-        one = self.chains[chain]
+        one = self.sentences[sentence_number]
         goes_on = self.labels.scheme == "iob2" and stop < len(one) and one.labels[stop].startswith("I-")
         return one.tokens[start:stop], one.labels[start:stop], goes_on
 

@@ -2,8 +2,8 @@
 
 Conventions
 -----------
-- ``scores.py`` says what a score is and how ragged chains are laid out.
-- A segment is (row, start, stop) with tokens ``start:stop`` (half-open) of chain ``row``.
+- ``scores.py`` says what a score is and how ragged sentences are laid out.
+- A segment is (row, start, stop) with tokens ``start:stop`` (half-open) of sentence ``row``.
 - Losses are negative log-probabilities: joint L = -log p(y | x), marginal
   ML = -log p(y outside the segment | x), conditional CL = L - ML.
 """
@@ -34,15 +34,15 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        chains: Run = ctx.run
+        recursion: Run = ctx.run
         weights = grads[0]  # (B,)
-        nodes = chains.nodes() * weights.view(-1, 1, 1)  # (B, T, C)
+        nodes = recursion.nodes() * weights.view(-1, 1, 1)  # (B, T, C)
         first = nodes[:, 0].sum(0)
-        last = nodes[torch.arange(len(weights)), chains.scores.lengths - 1].sum(0)
-        is_shared = chains.scores.transitions.dim() == 2
-        edges = chains.edge_sum(weights) if is_shared else chains.edge_sums() * weights.view(-1, 1, 1)
+        last = nodes[torch.arange(len(weights)), recursion.scores.lengths - 1].sum(0)
+        is_shared = recursion.scores.transitions.dim() == 2
+        edges = recursion.edge_sum(weights) if is_shared else recursion.edge_sums() * weights.view(-1, 1, 1)
         parts = (nodes, edges, first, last)
-        return (*(part.to(chains.scores.emissions.dtype) for part in parts), None)
+        return (*(part.to(recursion.scores.emissions.dtype) for part in parts), None)
 
 
 def log_partition(scores: Scores) -> Tensor:
@@ -53,13 +53,13 @@ def log_partition(scores: Scores) -> Tensor:
 
 
 def path_score(scores: Scores, labels: Tensor) -> Tensor:
-    """The score of one label sequence per chain: labels (B, T) -> (B,), in float64."""
+    """The score of one label sequence per sentence: labels (B, T) -> (B,), in float64."""
     emissions, transitions = scores.emissions, scores.transitions
     labels = labels.to(emissions.device)
     mask = length_mask(scores.lengths, emissions.shape[1], emissions.device)  # (B, T)
     nodes = emissions.gather(2, labels.unsqueeze(2)).squeeze(2).double()  # (B, T)
-    chain = () if transitions.dim() == 2 else (torch.arange(len(labels), device=labels.device).unsqueeze(1),)
-    edges = transitions[(*chain, labels[:, :-1], labels[:, 1:])].double()  # (B, T - 1)
+    number = () if transitions.dim() == 2 else (torch.arange(len(labels), device=labels.device).unsqueeze(1),)
+    edges = transitions[(*number, labels[:, :-1], labels[:, 1:])].double()  # (B, T - 1)
     last = labels.gather(1, (scores.lengths.to(labels.device) - 1).unsqueeze(1)).squeeze(1)  # (B,)
     total = torch.where(mask, nodes, 0.0).sum(1) + torch.where(mask[:, 1:], edges, 0.0).sum(1)
     return total + scores.start[labels[:, 0]] + scores.end[last]
@@ -73,8 +73,8 @@ def joint_loss(scores: Scores, labels: Tensor) -> Tensor:
 def conditional_loss(scores: Scores, labels: Tensor, segments: Tensor) -> Tensor:
     """CL = -log p(y in the segment | y outside it, x) for segments (S, 3) -> (S,).
 
-    Given the labels outside, a segment is a chain of its own (see ``segment_scores``), so its
-    conditional loss is that chain's joint loss.
+    Given the labels outside, a segment is a sentence of its own (see ``segment_scores``), so its
+    conditional loss is that sentence's joint loss.
     """
     window = segment_scores(scores, labels, segments)
     return joint_loss(window, segment_labels(labels, segments))
@@ -97,13 +97,13 @@ def partial_loss(scores: Scores, labels: Tensor, known: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Errors:
-    """Losses (B,) and their derivatives in the scores of each chain: expected counts less known ones."""
+    """Losses (B,) and their derivatives in the scores of each sentence: expected counts less known ones."""
 
     losses: Tensor
     nodes: Tensor
     """(B, T, C)"""
     edges: Tensor
-    """Summed over the steps of each chain, (B, C, C)."""
+    """Summed over the steps of each sentence, (B, C, C)."""
     first: Tensor
     """(B, C)"""
     last: Tensor
@@ -113,16 +113,16 @@ class Errors:
 @torch.no_grad()
 def partial_errors(scores: Scores, labels: Tensor, known: Tensor) -> Errors:
     """``partial_loss`` with its derivatives: marginals, less the marginals given the known labels."""
-    chains = run(_free_and_bound(scores, labels, known))
-    free, bound = chains.log_z().chunk(2)
-    nodes = torch.sub(*chains.nodes().chunk(2))  # (B, T, C)
-    edges = torch.sub(*chains.edge_sums().chunk(2))  # (B, C, C)
+    recursion = run(_free_and_bound(scores, labels, known))
+    free, bound = recursion.log_z().chunk(2)
+    nodes = torch.sub(*recursion.nodes().chunk(2))  # (B, T, C)
+    edges = torch.sub(*recursion.edge_sums().chunk(2))  # (B, C, C)
     last = nodes[torch.arange(len(nodes)), scores.lengths - 1]
     return Errors(free - bound, nodes, edges, nodes[:, 0], last)
 
 
 def _free_and_bound(scores: Scores, labels: Tensor, known: Tensor) -> Scores:
-    """Every chain twice, (2 B, T, C): as it is, then with other labels than the known ones forbidden."""
+    """Every sentence twice, (2 B, T, C): as it is, then with other labels than the known ones forbidden."""
     labels, known = labels.to(scores.emissions.device), known.to(scores.emissions.device)
     other = torch.ones_like(scores.emissions, dtype=torch.bool).scatter(2, labels.unsqueeze(2), False)
     fixed = scores.emissions.masked_fill(other & known.unsqueeze(2), -torch.inf)
@@ -131,7 +131,7 @@ def _free_and_bound(scores: Scores, labels: Tensor, known: Tensor) -> Scores:
 
 
 def segment_scores(scores: Scores, labels: Tensor, segments: Tensor) -> Scores:
-    """The segments as chains of their own, given the labels outside them: (S, longest, C).
+    """The segments as sentences of their own, given the labels outside them: (S, longest, C).
 
     The two edges that lead into and out of a segment end in known labels; they join the emissions of
     its first and last token (at the ends of the sentence: the start and end scores).
@@ -141,7 +141,7 @@ def segment_scores(scores: Scores, labels: Tensor, segments: Tensor) -> Scores:
     rows, starts, stops = segments.unbind(1)
     lengths = scores.lengths.to(device)[rows]
     if bool(((starts < 0) | (stops <= starts) | (stops > lengths)).any()):
-        raise ValueError("each segment must hold at least one token and lie inside its chain")
+        raise ValueError("each segment must hold at least one token and lie inside its sentence")
     emissions = scores.emissions[rows.unsqueeze(1), _window_index(starts, stops)]  # (S, M, C)
     before = labels[rows, (starts - 1).clamp(min=0)]  # (S,)
     after = labels[rows, stops.clamp(max=labels.shape[1] - 1)]  # (S,)
@@ -175,17 +175,17 @@ def _window_index(starts: Tensor, stops: Tensor) -> Tensor:
 
 
 def node_marginals(scores: Scores) -> Tensor:
-    """p(y_t = c | x), (B, T, C); zero after a chain's length."""
+    """p(y_t = c | x), (B, T, C); zero after a sentence's length."""
     return run(scores).nodes()
 
 
 def edge_marginals(scores: Scores) -> Tensor:
-    """p(y_{t-1} = c, y_t = c' | x), (B, T - 1, C, C); zero after a chain's length."""
+    """p(y_{t-1} = c, y_t = c' | x), (B, T - 1, C, C); zero after a sentence's length."""
     return run(scores).edges()
 
 
 def viterbi(scores: Scores) -> tuple[list[list[int]], Tensor]:
-    """The best label sequence of each chain and its score (B,)."""
+    """The best label sequence of each sentence and its score (B,)."""
     with torch.no_grad():
         emissions = scores.emissions
         best = scores.start + emissions[:, 0]  # (B, C)
@@ -202,7 +202,7 @@ def viterbi(scores: Scores) -> tuple[list[list[int]], Tensor]:
 
 
 def _backtrack(history: list[Tensor], last: Tensor, lengths: Tensor) -> list[list[int]]:
-    """Follow the best origins back from the last label of each chain."""
+    """Follow the best origins back from the last label of each sentence."""
     steps = [last]
     for origin in reversed(history):
         steps.append(origin.gather(1, steps[-1].unsqueeze(1)).squeeze(1))

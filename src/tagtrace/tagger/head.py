@@ -101,12 +101,12 @@ class Head(nn.Module):
         return moved
 
     def forward(self, features: Tensor, lengths: Tensor, *, constrained: bool | None = None) -> Scores:
-        """Scores of the chains whose tokens' features (N, D) stand one after the other."""
+        """Scores of the sentences whose tokens' features (N, D) stand one after the other."""
         emissions = F.linear(features, self.weight[:, :-1], self.weight[:, -1])  # (N, C)
         return self.scores(emissions, lengths, constrained=constrained)
 
     def scores(self, emissions: Tensor, lengths: Tensor, *, constrained: bool | None = None) -> Scores:
-        """Scores of the chains whose tokens' emissions (N, C) stand one after the other."""
+        """Scores of the sentences whose tokens' emissions (N, C) stand one after the other."""
         transitions, start = self.transitions, self.start
         if self.options.constrained if constrained is None else constrained:
             transitions = transitions.masked_fill(self.forbidden_transitions, -torch.inf)

@@ -2,8 +2,8 @@
 
     J(theta) = (1/N) sum_i L(z_i, theta) + (lambda/2) |theta|^2,   lambda = l2 / N
 
-over theta = (W, A[, start, end]), N chains, in float64. With node marginals p_t, edge marginals q_t and f_t = (F_t, 1),
-the gradient is (1/N) sum (p_t - onehot(y_t)) f_t^T for W and (1/N) sum (q_t - onehot) for A, plus lambda theta. The
+over theta = (W, A[, start, end]), N sentences, in float64. With node marginals p_t, edge marginals q_t and f_t = (F_t,
+1), the gradient is (1/N) sum (p_t - onehot(y_t)) f_t^T for W and (1/N) sum (q_t - onehot) for A, plus lambda theta. The
 Hessian product differentiates the marginals along a direction (``tangents``); the Hessian does not depend on labels.
 """
 
@@ -46,7 +46,7 @@ class Evaluation:
     @property
     def is_scaled(self) -> bool:
         """Whether a Hessian product can be had here: no two scores of a token differ by hundreds."""
-        return all(isinstance(chains, ScaledRun) for chains in self.runs)
+        return all(isinstance(recursion, ScaledRun) for recursion in self.runs)
 
 
 class Objective:
@@ -56,8 +56,8 @@ class Objective:
         if not bool(rows.features.isfinite().all()):
             raise TrainingError("the features hold NaN or infinite values; check the encoder")
         self.head = deepcopy(head).double().to(rows.features.device)
-        self.num_chains = len(rows.lengths)
-        self.l2 = l2 / self.num_chains  # lambda
+        self.num_sentences = len(rows.lengths)
+        self.l2 = l2 / self.num_sentences  # lambda
         rows = rows.sorted_by_length()
         if rows.features.numel() * 8 <= DOUBLE_LIMIT:
             rows = Rows(rows.features.double(), rows.labels, rows.lengths)
@@ -77,8 +77,8 @@ class Objective:
             total += float((runs[-1].log_z() - crf.path_score(scores, labels)).sum())
             errors = _add_errors(gradient, runs[-1], labels)  # (n, C)
             gradient["weight"] += torch.cat([errors.T @ features, errors.sum(0).unsqueeze(1)], 1)
-        flat = torch.cat([part.flatten() for part in gradient.values()]) / self.num_chains + self.l2 * theta
-        value = total / self.num_chains + 0.5 * self.l2 * float(theta.square().sum())
+        flat = torch.cat([part.flatten() for part in gradient.values()]) / self.num_sentences + self.l2 * theta
+        value = total / self.num_sentences + 0.5 * self.l2 * float(theta.square().sum())
         return Evaluation(theta, value, flat, runs)
 
     def gradients(self, thetas: Tensor) -> Tensor:
@@ -103,22 +103,22 @@ class Objective:
             flat = errors.flatten(0, 1)  # (Q C, n)
             rows = torch.cat([flat @ features, flat.sum(1, keepdim=True)], 1)  # (Q C, D + 1)
             gradients["weight"] += rows.unflatten(0, (len(thetas), -1))
-        return torch.cat([part.flatten(1) for part in gradients.values()], 1) / self.num_chains + self.l2 * thetas
+        return torch.cat([part.flatten(1) for part in gradients.values()], 1) / self.num_sentences + self.l2 * thetas
 
     def hessian(self, where: Evaluation | Tensor) -> HessianProduct:
         """The Hessian of J at theta, as a linear map."""
         return HessianProduct(self, where if isinstance(where, Evaluation) else self.evaluate(where))
 
 
-def _add_errors(gradient: dict[str, Tensor], chains: Run, labels: Tensor) -> Tensor:
+def _add_errors(gradient: dict[str, Tensor], recursion: Run, labels: Tensor) -> Tensor:
     """Node errors (n, C), expected labels minus the labels; those of edges and ends are added to their gradients."""
-    lengths = chains.scores.lengths
-    onehot = F.one_hot(labels, chains.scores.emissions.shape[2]).double()  # (B, T, C)
-    errors = chains.nodes() - onehot  # (B, T, C)
+    lengths = recursion.scores.lengths
+    onehot = F.one_hot(labels, recursion.scores.emissions.shape[2]).double()  # (B, T, C)
+    errors = recursion.nodes() - onehot  # (B, T, C)
     if "transitions" in gradient:
         inside = (torch.arange(1, labels.shape[1]) < lengths.unsqueeze(1)).to(onehot)  # (B, T - 1)
         counts = torch.einsum("bti,bt,btj->ij", onehot[:, :-1], inside, onehot[:, 1:])
-        gradient["transitions"] += chains.edge_sum(onehot.new_ones(len(labels))) - counts
+        gradient["transitions"] += recursion.edge_sum(onehot.new_ones(len(labels))) - counts
     if "start" in gradient:
         gradient["start"] += errors[:, 0].sum(0)
         gradient["end"] += errors[torch.arange(len(labels)), lengths - 1].sum(0)
@@ -134,7 +134,7 @@ class HessianProduct:
         self.objective, self.theta = objective, where.theta
         self.head = deepcopy(objective.head)
         self.head.set_flat(where.theta)
-        self.runs = [chains for chains in where.runs if isinstance(chains, ScaledRun)]
+        self.runs = [recursion for recursion in where.runs if isinstance(recursion, ScaledRun)]
 
     @torch.no_grad()
     def __call__(self, vectors: Tensor) -> Tensor:
@@ -145,11 +145,11 @@ class HessianProduct:
         product = {name: torch.zeros_like(part) for name, part in parts.items()}
         edges, start, end = (self._part(parts, name, len(vectors)) for name in ("transitions", "start", "end"))
         weight = parts["weight"].flatten(0, 1)  # (Q C, D + 1)
-        for chunk, chains in zip(self.objective.chunks, self.runs, strict=True):
+        for chunk, recursion in zip(self.objective.chunks, self.runs, strict=True):
             features = chunk.features.double()
             emissions = torch.addmm(weight[:, -1], features, weight[:, :-1].T)  # (n, Q C)
             emissions = emissions.unflatten(1, (len(vectors), -1))  # (n, Q, C)
-            moved = marginal_tangent(chains, Tangent(pad_rows(emissions, chunk.lengths), edges, start, end))
+            moved = marginal_tangent(recursion, Tangent(pad_rows(emissions, chunk.lengths), edges, start, end))
             nodes = unpad_rows(moved.nodes, chunk.lengths).flatten(1)  # (n, Q C)
             rows = torch.cat([nodes.T @ features, nodes.sum(0).unsqueeze(1)], 1)  # (Q C, D + 1)
             product["weight"] += rows.unflatten(0, (len(vectors), -1))
@@ -157,7 +157,7 @@ class HessianProduct:
                 if name in product:
                     product[name] += value
         flat = torch.cat([part.flatten(1) for part in product.values()], 1)
-        return flat / self.objective.num_chains + self.objective.l2 * vectors
+        return flat / self.objective.num_sentences + self.objective.l2 * vectors
 
     def _part(self, parts: dict[str, Tensor], name: str, num_vectors: int) -> Tensor:
         """A named part of Q directions; zeros for what the head does not learn."""

@@ -34,26 +34,26 @@ class TokenPreconditioner:
     def __init__(self, head: Head, chunks: Sequence[Rows], runs: Sequence[ScaledRun], shift: float) -> None:
         self.head, self.shift = head, shift
         C, D = head.num_labels, head.dim + 1
-        num_chains = sum(len(chunk.lengths) for chunk in chunks)
+        num_sentences = sum(len(chunk.lengths) for chunk in chunks)
         is_full = C * D <= MAX_FULL
         self.basis = torch.eye(C).to(head.weight) if is_full else _label_basis(chunks, runs)  # (C, C), by columns
         pairs = [(c, k) for c in range(C) for k in range(c, C) if is_full or c == k]
         blocks = {pair: head.weight.new_zeros(D, D) for pair in pairs}
         edges, first, last = head.weight.new_zeros(C, C), head.weight.new_zeros(C), head.weight.new_zeros(C)
-        for chunk, chains in zip(chunks, runs, strict=True):
+        for chunk, recursion in zip(chunks, runs, strict=True):
             features = chunk.features.double()
             features = torch.cat([features, features.new_ones(len(features), 1)], 1)  # (n, D + 1)
-            nodes = unpad_rows(chains.nodes(), chunk.lengths)  # (n, C)
+            nodes = unpad_rows(recursion.nodes(), chunk.lengths)  # (n, C)
             means = nodes @ self.basis  # (n, C)
             for c, k in pairs:
                 products = nodes @ (self.basis[:, c] * self.basis[:, k])  # (n,)
                 blocks[c, k] += _moment(features, products - means[:, c] * means[:, k])
-            edges += chains.edge_sum(nodes.new_ones(len(chunk.lengths)))
-            at_first, at_last = end_variances(chains)
+            edges += recursion.edge_sum(nodes.new_ones(len(chunk.lengths)))
+            at_first, at_last = end_variances(recursion)
             first, last = first + at_first, last + at_last
-        self.edges = edges / num_chains + shift  # (C, C)
-        self.first, self.last = first / num_chains + shift, last / num_chains + shift  # (C,)
-        self.factor = _factor(self._grid(blocks, is_full).div_(num_chains), shift)
+        self.edges = edges / num_sentences + shift  # (C, C)
+        self.first, self.last = first / num_sentences + shift, last / num_sentences + shift  # (C,)
+        self.factor = _factor(self._grid(blocks, is_full).div_(num_sentences), shift)
 
     def _grid(self, blocks: dict[tuple[int, int], Tensor], is_full: bool) -> Tensor:
         """(1, C (D + 1), C (D + 1)) or, of the diagonal alone, (C, D + 1, D + 1)."""
@@ -84,17 +84,17 @@ class TokenPreconditioner:
         return self.basis @ solved.permute(2, 0, 1).reshape(weights.shape)
 
 
-def end_variances(chains: ScaledRun) -> tuple[Tensor, Tensor]:
-    """sum over chains of p (1 - p) for their first labels and for their last, (C,) each: the Hessian's diagonal."""
-    nodes = chains.nodes()  # (B, T, C)
-    last = nodes[torch.arange(len(nodes)), chains.scores.lengths - 1]  # (B, C)
+def end_variances(recursion: ScaledRun) -> tuple[Tensor, Tensor]:
+    """sum over sentences of p (1 - p) for their first labels and for their last, (C,) each: the Hessian's diagonal."""
+    nodes = recursion.nodes()  # (B, T, C)
+    last = nodes[torch.arange(len(nodes)), recursion.scores.lengths - 1]  # (B, C)
     first, last = (p * (1.0 - p).clamp(min=0.0) for p in (nodes[:, 0], last))
     return first.sum(0), last.sum(0)
 
 
 def _label_basis(chunks: Sequence[Rows], runs: Sequence[ScaledRun]) -> Tensor:
     """The eigenvectors of sum_t (diag(p_t) - p_t p_t^T), (C, C), by columns."""
-    nodes = [unpad_rows(chains.nodes(), chunk.lengths) for chunk, chains in zip(chunks, runs, strict=True)]
+    nodes = [unpad_rows(recursion.nodes(), chunk.lengths) for chunk, recursion in zip(chunks, runs, strict=True)]
     covariance = torch.stack([torch.diag(part.sum(0)) - part.T @ part for part in nodes]).sum(0)
     return torch.linalg.eigh(covariance)[1]
 

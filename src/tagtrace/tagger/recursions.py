@@ -1,6 +1,6 @@
 """Forward and backward recursions of the linear-chain CRF, in float64.
 
-Probabilities are carried along the chain and rescaled to sum to one at each step (Rabiner's scaling), so
+Probabilities are carried along the sentence and rescaled to sum to one at each step (Rabiner's scaling), so
 a step is one small matrix product and no logarithm. Where scores spread so far apart that a probability could
 underflow, or forbidden transitions cut off the likely labels, the same recursions run in log space instead.
 """
@@ -22,23 +22,23 @@ SAFE_SCALE = 1e-250
 """A step that keeps less than this share of the probability relies on labels that may have underflowed before."""
 
 TINY = 1e-300
-"""Keeps a chain with no allowed label sequence at log Z = minus infinity, not NaN."""
+"""Keeps a sentence with no allowed label sequence at log Z = minus infinity, not NaN."""
 
 
 def run(scores: Scores) -> Run:
-    """Both recursions over the chains: scaled where that is safe, else in log space."""
-    chains = _Chains(scores)
-    if chains.spread() < SAFE_SPREAD:
-        scaled = ScaledRun(chains)
+    """Both recursions over the sentences: scaled where that is safe, else in log space."""
+    ordered = _SortedScores(scores)
+    if ordered.spread() < SAFE_SPREAD:
+        scaled = ScaledRun(ordered)
         if scaled.smallest_scale() > SAFE_SCALE:
             return scaled
-    return _LogRun(chains)
+    return _LogRun(ordered)
 
 
-class _Chains:
+class _SortedScores:
     """Scores in float64, time-major, sorted by length (longest first), zeros in the padding.
 
-    At step t only the ``active[t]`` chains that are long enough take part, so padding costs nothing.
+    At step t only the ``active[t]`` sentences that are long enough take part, so padding costs nothing.
     """
 
     def __init__(self, scores: Scores) -> None:
@@ -63,15 +63,15 @@ class _Chains:
         return float(torch.stack([_range(part) for part in parts]).sum())
 
     def last(self, values: Tensor) -> Tensor:
-        """What stands at each chain's last position: (T, B, ...) -> (B, ...)."""
+        """What stands at each sentence's last position: (T, B, ...) -> (B, ...)."""
         return values[self.last_step, self.rows]
 
     def sort(self, values: Tensor) -> Tensor:
-        """The caller's (B, T, ...) as (T, B, ...) with the longest chain first."""
+        """The caller's (B, T, ...) as (T, B, ...) with the longest sentence first."""
         return values[self.order].transpose(0, 1)
 
     def unsort(self, values: Tensor) -> Tensor:
-        """Sorted chains (B, ...) in the caller's order."""
+        """Sorted sentences (B, ...) in the caller's order."""
         out = torch.empty_like(values)
         out[self.order] = values
         return out
@@ -95,9 +95,9 @@ def _peak(values: Tensor) -> Tensor:
 class Run(ABC):
     """What the recursions give; everything in the caller's order and float64."""
 
-    def __init__(self, chains: _Chains) -> None:
-        self.chains = chains
-        self.scores = chains.scores
+    def __init__(self, ordered: _SortedScores) -> None:
+        self.ordered = ordered
+        self.scores = ordered.scores
 
     @abstractmethod
     def log_z(self) -> Tensor:
@@ -113,11 +113,11 @@ class Run(ABC):
 
     @abstractmethod
     def edge_sums(self) -> Tensor:
-        """sum over steps t of each chain's edge marginals, (B, C, C)."""
+        """sum over steps t of each sentence's edge marginals, (B, C, C)."""
 
     @abstractmethod
     def edge_sum(self, weights: Tensor) -> Tensor:
-        """sum over chains b of weights[b] * ``edge_sums``, (C, C), without holding them all."""
+        """sum over sentences b of weights[b] * ``edge_sums``, (C, C), without holding them all."""
 
 
 class ScaledRun(Run):
@@ -127,20 +127,20 @@ class ScaledRun(Run):
     beta_{t-1} = M (psi_t beta_t) / s_t;  p(y_t) = alpha_t beta_t;  log Z = sum_t log s_t.
     """
 
-    def __init__(self, chains: _Chains) -> None:
-        super().__init__(chains)
-        self.peaks = _peak(chains.emissions)  # (T, B, 1)
-        self.edge_peak = _peak(chains.transitions.flatten(-2))  # (1,) or (B, 1)
-        self.psi = (chains.emissions - self.peaks).exp_()
-        self.matrix = (chains.transitions - self.edge_peak.unsqueeze(-1)).exp()  # (C, C) or (B, C, C)
-        self.final = (chains.end - _peak(chains.end)).exp()  # (C,)
+    def __init__(self, ordered: _SortedScores) -> None:
+        super().__init__(ordered)
+        self.peaks = _peak(ordered.emissions)  # (T, B, 1)
+        self.edge_peak = _peak(ordered.transitions.flatten(-2))  # (1,) or (B, 1)
+        self.psi = (ordered.emissions - self.peaks).exp_()
+        self.matrix = (ordered.transitions - self.edge_peak.unsqueeze(-1)).exp()  # (C, C) or (B, C, C)
+        self.final = (ordered.end - _peak(ordered.end)).exp()  # (C,)
         self.alpha = torch.zeros_like(self.psi)  # (T, B, C)
         self.scale = torch.ones_like(self.peaks)  # (T, B, 1)
         self._forward()
 
     def _forward(self) -> None:
-        step = (self.chains.start - _peak(self.chains.start)).exp() * self.psi[0]  # (B, C)
-        for t, n in enumerate(self.chains.active):
+        step = (self.ordered.start - _peak(self.ordered.start)).exp() * self.psi[0]  # (B, C)
+        for t, n in enumerate(self.ordered.active):
             if t > 0:
                 step = self.forth(self.alpha[t - 1, :n]) * self.psi[t, :n]
             total = step.sum(1, keepdim=True)
@@ -148,46 +148,46 @@ class ScaledRun(Run):
             self.alpha[t, :n] = step / total.clamp_(min=TINY)
 
     def forth(self, values: Tensor) -> Tensor:
-        """values M for the first n chains, (n, C)."""
+        """values M for the first n sentences, (n, C)."""
         if self.matrix.dim() == 2:
             return values @ self.matrix
         return (values.unsqueeze(1) @ self.matrix[: len(values)]).squeeze(1)
 
     def back(self, values: Tensor) -> Tensor:
-        """M values for the first n chains, (n, C)."""
+        """M values for the first n sentences, (n, C)."""
         if self.matrix.dim() == 2:
             return values @ self.matrix.T
         return (self.matrix[: len(values)] @ values.unsqueeze(2)).squeeze(2)
 
     def smallest_scale(self) -> float:
-        """The least share of probability that any step of any chain kept."""
+        """The least share of probability that any step of any sentence kept."""
         return float(torch.minimum(self.scale.amin(), self.final_scale.amin()))
 
     @cached_property
     def final_scale(self) -> Tensor:
         """What is left to divide by once the end scores are in: (B,)."""
-        return self.chains.last(self.alpha) @ self.final
+        return self.ordered.last(self.alpha) @ self.final
 
     def log_z(self) -> Tensor:
-        chains = self.chains
+        ordered = self.ordered
         scales = self.scale.squeeze(2).log() + self.peaks.squeeze(2)  # (T, B)
-        edges = chains.last_step * self.edge_peak.squeeze(-1)  # (B,)
-        log_z = torch.where(chains.mask, scales, 0.0).sum(0) + edges + self.final_scale.log()
-        return chains.unsort(log_z + _peak(chains.start) + _peak(chains.end))
+        edges = ordered.last_step * self.edge_peak.squeeze(-1)  # (B,)
+        log_z = torch.where(ordered.mask, scales, 0.0).sum(0) + edges + self.final_scale.log()
+        return ordered.unsort(log_z + _peak(ordered.start) + _peak(ordered.end))
 
     @cached_property
     def beta(self) -> Tensor:
         """Scaled backward probabilities (T, B, C), zero in the padding."""
         beta = torch.zeros_like(self.alpha)
         final = self.final / self.final_scale.clamp(min=TINY).unsqueeze(1)  # (B, C)
-        beta[self.chains.last_step, self.chains.rows] = final
-        for t in range(len(self.chains.active) - 1, 0, -1):
-            n = self.chains.active[t]
+        beta[self.ordered.last_step, self.ordered.rows] = final
+        for t in range(len(self.ordered.active) - 1, 0, -1):
+            n = self.ordered.active[t]
             beta[t - 1, :n] = self.back(self.psi[t, :n] * beta[t, :n] / self.scale[t, :n].clamp(min=TINY))
         return beta
 
     def nodes(self) -> Tensor:
-        return self.chains.unsort((self.alpha * self.beta).transpose(0, 1))
+        return self.ordered.unsort((self.alpha * self.beta).transpose(0, 1))
 
     def edge_factors(self) -> tuple[Tensor, Tensor]:
         """left and right (T - 1, B, C), with edge marginal = left[i] M[i, j] right[j]; zero in padding."""
@@ -196,64 +196,64 @@ class ScaledRun(Run):
     def edges(self) -> Tensor:
         left, right = self.edge_factors()
         edges = left.unsqueeze(3) * self.matrix * right.unsqueeze(2)  # (T - 1, B, C, C)
-        return self.chains.unsort(edges.transpose(0, 1))
+        return self.ordered.unsort(edges.transpose(0, 1))
 
     def edge_sums(self) -> Tensor:
         left, right = self.edge_factors()
-        return self.chains.unsort(self.matrix * torch.einsum("tbi,tbj->bij", left, right))
+        return self.ordered.unsort(self.matrix * torch.einsum("tbi,tbj->bij", left, right))
 
     def edge_sum(self, weights: Tensor) -> Tensor:
         if self.matrix.dim() == 3:
             return torch.einsum("bij,b->ij", self.edge_sums(), weights)
         left, right = self.edge_factors()
-        left = left * weights[self.chains.order].view(1, -1, 1)
+        left = left * weights[self.ordered.order].view(1, -1, 1)
         return self.matrix * (left.flatten(0, 1).T @ right.flatten(0, 1))
 
 
 class _LogRun(Run):
     """The same in log space: slower, and right however far apart the scores are."""
 
-    def __init__(self, chains: _Chains) -> None:
-        super().__init__(chains)
-        transitions = chains.transitions
-        self.transitions = transitions if transitions.dim() == 3 else transitions.expand(len(chains.rows), -1, -1)
-        self.alpha = torch.full_like(chains.emissions, -torch.inf)  # (T, B, C)
-        into = chains.start
-        for t, n in enumerate(chains.active):
+    def __init__(self, ordered: _SortedScores) -> None:
+        super().__init__(ordered)
+        transitions = ordered.transitions
+        self.transitions = transitions if transitions.dim() == 3 else transitions.expand(len(ordered.rows), -1, -1)
+        self.alpha = torch.full_like(ordered.emissions, -torch.inf)  # (T, B, C)
+        into = ordered.start
+        for t, n in enumerate(ordered.active):
             if t > 0:
                 into = (self.alpha[t - 1, :n].unsqueeze(2) + self.transitions[:n]).logsumexp(1)  # (n, C)
-            self.alpha[t, :n] = into + chains.emissions[t, :n]
-        self.sorted_log_z = (chains.last(self.alpha) + chains.end).logsumexp(1)  # (B,)
+            self.alpha[t, :n] = into + ordered.emissions[t, :n]
+        self.sorted_log_z = (ordered.last(self.alpha) + ordered.end).logsumexp(1)  # (B,)
 
     def log_z(self) -> Tensor:
-        return self.chains.unsort(self.sorted_log_z)
+        return self.ordered.unsort(self.sorted_log_z)
 
     @cached_property
     def beta(self) -> Tensor:
         """Backward log-probabilities (T, B, C), minus infinity in the padding."""
-        chains = self.chains
+        ordered = self.ordered
         beta = torch.full_like(self.alpha, -torch.inf)
-        beta[chains.last_step, chains.rows] = chains.end
-        for t in range(len(chains.active) - 1, 0, -1):
-            n = chains.active[t]
-            step = chains.emissions[t, :n] + beta[t, :n]  # (n, C)
+        beta[ordered.last_step, ordered.rows] = ordered.end
+        for t in range(len(ordered.active) - 1, 0, -1):
+            n = ordered.active[t]
+            step = ordered.emissions[t, :n] + beta[t, :n]  # (n, C)
             beta[t - 1, :n] = (self.transitions[:n] + step.unsqueeze(1)).logsumexp(2)
         return beta
 
     def nodes(self) -> Tensor:
         log_nodes = self.alpha + self.beta - self.sorted_log_z.unsqueeze(1)  # (T, B, C)
-        return self.chains.unsort(_probabilities(log_nodes).transpose(0, 1))
+        return self.ordered.unsort(_probabilities(log_nodes).transpose(0, 1))
 
     def _edges(self, t: int) -> Tensor:
         """Edge marginals of the step into t, (B, C, C), sorted."""
-        right = self.chains.emissions[t] + self.beta[t]  # (B, C)
+        right = self.ordered.emissions[t] + self.beta[t]  # (B, C)
         log_edges = self.alpha[t - 1].unsqueeze(2) + self.transitions + right.unsqueeze(1)
         return _probabilities(log_edges - self.sorted_log_z.view(-1, 1, 1))
 
     def edges(self) -> Tensor:
         steps = [self._edges(t) for t in range(1, len(self.alpha))]
         edges = torch.stack(steps, 1) if steps else self.alpha.new_zeros(len(self.transitions), 0, *self.matrix_shape)
-        return self.chains.unsort(edges)
+        return self.ordered.unsort(edges)
 
     @property
     def matrix_shape(self) -> torch.Size:
@@ -263,12 +263,12 @@ class _LogRun(Run):
         total = torch.zeros_like(self.transitions)
         for t in range(1, len(self.alpha)):
             total = total + self._edges(t)
-        return self.chains.unsort(total)
+        return self.ordered.unsort(total)
 
     def edge_sum(self, weights: Tensor) -> Tensor:
         return torch.einsum("bij,b->ij", self.edge_sums(), weights)
 
 
 def _probabilities(logs: Tensor) -> Tensor:
-    """exp, with zero for a chain that allows no label sequence (minus infinity less minus infinity)."""
+    """exp, with zero for a sentence that allows no label sequence (minus infinity less minus infinity)."""
     return logs.exp().nan_to_num(nan=0.0)

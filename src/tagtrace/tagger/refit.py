@@ -106,7 +106,7 @@ def refit_tagger(
         "objective": result.objective,
         "max_gradient": result.max_gradient,
         "num_steps": result.num_steps,
-        "num_chains": len(rows.lengths),
+        "num_sentences": len(rows.lengths),
     }
     return result
 

@@ -1,4 +1,4 @@
-"""Ragged chains as rows, one row a token, and as padded batches."""
+"""Ragged sentences as rows, one row a token, and as padded batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tagtrace.tagger.scores import length_mask
 
 @dataclass(frozen=True)
 class Rows:
-    """Features (N, D) of ragged chains one after the other, their labels (N,) and lengths (B,)."""
+    """Features (N, D) of ragged sentences one after the other, their labels (N,) and lengths (B,)."""
 
     features: Tensor
     labels: Tensor
@@ -24,7 +24,7 @@ class Rows:
         return Rows(self.features.to(device), self.labels.to(device), self.lengths)
 
     def chunks(self, max_tokens: int = 32_768) -> Iterator[Rows]:
-        """Whole chains in order, at most ``max_tokens`` tokens together (or one longer chain)."""
+        """Whole sentences in order, at most ``max_tokens`` tokens together (or one longer sentence)."""
         start = stop = 0
         batch: list[int] = []
         for length in self.lengths.tolist():
@@ -40,7 +40,7 @@ class Rows:
         return Rows(self.features[start:stop], self.labels[start:stop], torch.tensor(lengths))
 
     def sorted_by_length(self) -> Rows:
-        """The same chains, shortest first: chunks then hold chains of like length and waste no step."""
+        """The same sentences, shortest first: chunks then hold sentences of like length and waste no step."""
         order = self.lengths.argsort(stable=True)
         starts = self.lengths.cumsum(0) - self.lengths  # (B,)
         lengths = self.lengths[order]
@@ -52,7 +52,7 @@ class Rows:
 
 
 def pad_rows(rows: Tensor, lengths: Tensor) -> Tensor:
-    """Rows (N, ...) of ragged chains as (B, T, ...), zeros after each chain's length."""
+    """Rows (N, ...) of ragged sentences as (B, T, ...), zeros after each sentence's length."""
     num_steps = int(lengths.max())
     index = length_mask(lengths, num_steps).flatten().nonzero().squeeze(1).to(rows.device)  # (N,)
     padded = rows.new_zeros(len(lengths) * num_steps, *rows.shape[1:])

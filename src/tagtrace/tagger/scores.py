@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-- B chains, T positions, C labels. Chains are ragged: ``lengths`` (B,), at least 1, kept on the CPU; what
-  stands after a chain's length is never read.
-- ``transitions`` (C, C) are shared by all chains, or given for each, (B, C, C).
+- B sentences, T positions, C labels. Sentences are ragged: ``lengths`` (B,), at least 1, kept on the CPU; what
+  stands after a sentence's length is never read.
+- ``transitions`` (C, C) are shared by all sentences, or given for each, (B, C, C).
 - The score of a label sequence is
   ``start[y_0] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_{T-1}]``;
   ``transitions`` is indexed [from, to]. A score of minus infinity forbids.
@@ -38,10 +38,10 @@ class Scores:
         end: Tensor | None = None,
     ) -> Scores:
         """Scores with zeros for what is left out, and full lengths."""
-        num_chains, num_steps, num_labels = emissions.shape
+        num_sentences, num_steps, num_labels = emissions.shape
         zeros = emissions.new_zeros(num_labels)
         if lengths is None:
-            lengths = torch.full((num_chains,), num_steps)
+            lengths = torch.full((num_sentences,), num_steps)
         return cls(
             emissions,
             transitions,
@@ -63,13 +63,13 @@ class Scores:
             raise ValueError(f"a length of {int(self.lengths.max())} exceeds the {T} positions given")
 
     def select(self, rows: Tensor) -> Scores:
-        """The chains ``rows`` (S,), which may repeat."""
+        """The sentences ``rows`` (S,), which may repeat."""
         on_device = rows.to(self.emissions.device)
         transitions = self.transitions if self.transitions.dim() == 2 else self.transitions[on_device]
         return Scores(self.emissions[on_device], transitions, self.start, self.end, self.lengths[rows.cpu()])
 
 
 def length_mask(lengths: Tensor, num_steps: int, device: torch.device | None = None) -> Tensor:
-    """True where a chain is real, (B, T)."""
+    """True where a sentence is real, (B, T)."""
     mask = torch.arange(num_steps) < lengths.cpu().unsqueeze(1)
     return mask if device is None else mask.to(device)

@@ -36,7 +36,7 @@ class Example:
 
 
 class Tagger(nn.Module):
-    """Labels sentences (or documents: the unit of a chain) with ``labels``."""
+    """Labels sentences, or documents joined into one sentence each (``unit``), with ``labels``."""
 
     def __init__(self, encoder: Encoder, head: Head, labels: LabelSet, unit: Unit = "sentence") -> None:
         super().__init__()
@@ -50,25 +50,25 @@ class Tagger(nn.Module):
     def device(self) -> torch.device:
         return self.head.weight.device
 
-    def chains(self, sentences: Sequence[Sentence]) -> list[Sentence]:
-        """What the tagger labels as one chain: the sentences, or each document as one."""
+    def joined(self, sentences: Sequence[Sentence]) -> list[Sentence]:
+        """The sentences as the tagger labels them: as they are, or each document joined into one."""
         return join_documents(sentences) if self.unit == "document" else list(sentences)
 
-    def labelled_chains(self, sentences: Sequence[Sentence], what: str) -> list[Sentence]:
-        """Chains whose labels the tagger knows; raises DataError where there are none, or others."""
-        chains = self.chains(sentences)
-        if not chains:
+    def labelled(self, sentences: Sequence[Sentence], what: str) -> list[Sentence]:
+        """As ``joined``; raises DataError where labels are missing or unknown to the tagger."""
+        joined = self.joined(sentences)
+        if not joined:
             raise DataError(f"the {what} data is empty")
-        for chain in chains:
-            if not chain.is_labelled:
-                where = at(chain.path or chain.id or "sentence", chain.lines[0] if chain.lines else None)
+        for sentence in joined:
+            if not sentence.is_labelled:
+                where = at(sentence.path or sentence.id or "sentence", sentence.lines[0] if sentence.lines else None)
                 raise DataError(f"{where}: the {what} data has no labels here; label it or leave it out")
-        self.labels.check(chains)
-        return chains
+        self.labels.check(joined)
+        return joined
 
-    def prepare(self, chain: Sentence) -> Example:
-        labels = self.labels.encode(chain.labels) if chain.is_labelled else []
-        return Example(self.encoder.prepare(chain), labels, len(chain))
+    def prepare(self, sentence: Sentence) -> Example:
+        labels = self.labels.encode(sentence.labels) if sentence.is_labelled else []
+        return Example(self.encoder.prepare(sentence), labels, len(sentence))
 
     def encode(self, batch: Sequence[Example]) -> Tensor:
         """Features (N, D) of the batch's tokens."""
@@ -89,9 +89,9 @@ class Tagger(nn.Module):
         A head that was trained with constraints keeps them either way: they are part of its model.
         """
         constrained = constrained or self.head.options.constrained
-        chains = [chain.with_labels(()) for chain in self.chains(sentences)]  # their labels, if any, are not read
-        paths: list[list[int]] = [[] for _ in chains]
-        for indices, batch in self._batches(chains, progress):
+        joined = [sentence.with_labels(()) for sentence in self.joined(sentences)]  # labels, if any, are not read
+        paths: list[list[int]] = [[] for _ in joined]
+        for indices, batch in self._batches(joined, progress):
             scores = self.scores(batch, constrained=constrained)
             for index, path in zip(indices, crf.viterbi(scores)[0], strict=True):
                 paths[index] = path
@@ -113,16 +113,16 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def rows(self, sentences: Sequence[Sentence], *, progress: Progress | None = None) -> Rows:
-        """Frozen features and labels of all tokens, chains in order, on the CPU in float32."""
-        chains = self.labelled_chains(sentences, "given")
-        lengths = torch.tensor([len(chain) for chain in chains])
+        """Frozen features and labels of all tokens, sentences in order, on the CPU in float32."""
+        joined = self.labelled(sentences, "given")
+        lengths = torch.tensor([len(sentence) for sentence in joined])
         starts = lengths.cumsum(0) - lengths
         features = torch.empty(int(lengths.sum()), self.encoder.dim)
-        for indices, batch in self._batches(chains, progress):
+        for indices, batch in self._batches(joined, progress):
             parts = self.encode(batch).float().cpu().split([example.length for example in batch])
             for index, part in zip(indices, parts, strict=True):
                 features[starts[index] : starts[index] + len(part)] = part
-        labels = torch.tensor([label for chain in chains for label in self.labels.encode(chain.labels)])
+        labels = torch.tensor([label for sentence in joined for label in self.labels.encode(sentence.labels)])
         return Rows(features, labels, lengths)
 
     @torch.no_grad()
@@ -141,16 +141,16 @@ class Tagger(nn.Module):
             return self.head(features, lengths_of(batch), constrained=constrained)
 
     def _batches(
-        self, chains: Sequence[Sentence], progress: Progress | None
+        self, sentences: Sequence[Sentence], progress: Progress | None
     ) -> Iterator[tuple[list[int], list[Example]]]:
         """Indices and examples of like length, made ready batch by batch; evaluation mode inside."""
         done = 0
         with self._evaluating():
-            for indices in _length_batches([len(chain) for chain in chains]):
-                yield indices, [self.prepare(chains[i]) for i in indices]
+            for indices in _length_batches([len(sentence) for sentence in sentences]):
+                yield indices, [self.prepare(sentences[i]) for i in indices]
                 done += len(indices)
                 if progress is not None:
-                    progress(done, len(chains))
+                    progress(done, len(sentences))
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:

@@ -34,9 +34,9 @@ class Tangent:
 
 @dataclass(frozen=True)
 class MarginalTangent:
-    """Derivatives of the marginals: nodes (B, T, Q, C), and sums over chains: edges (Q, C, C), first, last (Q, C).
+    """Derivatives of the marginals: nodes (B, T, Q, C), and sums over sentences: edges (Q, C, C), first, last (Q, C).
 
-    Where chains are kept apart: edges (B, Q, C, C), first and last (B, Q, C).
+    Where sentences are kept apart: edges (B, Q, C, C), first and last (B, Q, C).
     """
 
     nodes: Tensor
@@ -48,10 +48,11 @@ class MarginalTangent:
 def marginal_tangent(run: ScaledRun, tangent: Tangent, *, apart: bool = False) -> MarginalTangent:
     """The derivative of the node marginals and of the summed edge, first and last marginals along each direction.
 
-    The chains share their transitions, ``run.matrix`` (C, C). The sums are over all chains, or ``apart`` for each.
+    The sentences share their transitions, ``run.matrix`` (C, C). The sums are over all sentences, or ``apart`` for
+    each.
     """
-    chains = run.chains
-    moved = torch.where(chains.mask[..., None, None], chains.sort(tangent.emissions), 0.0)  # de (T, B, Q, C)
+    ordered = run.ordered
+    moved = torch.where(ordered.mask[..., None, None], ordered.sort(tangent.emissions), 0.0)  # de (T, B, Q, C)
     transitions = torch.where(run.matrix > 0, tangent.transitions, 0.0)  # forbidden ones do not move
     ahead = _forward(run, moved, transitions, tangent.start)  # a' (T, B, Q, C)
     behind = _backward(run, moved, transitions, tangent.end)  # b' (T, B, Q, C)
@@ -63,12 +64,12 @@ def marginal_tangent(run: ScaledRun, tangent: Tangent, *, apart: bool = False) -
     from_left = torch.einsum(f"tbi,tbqi,tbj->{kept}qij", left, ahead[:-1], right)
     from_right = torch.einsum(f"tbj,tbqj,tbi->{kept}qij", right, moved[1:] + behind[1:] - log_z, left)
     edges = torch.einsum(f"tbi,tbj->{kept}ij", left, right).unsqueeze(-3)  # (1, C, C) or (B, 1, C, C)
-    sums = (run.matrix * (from_left + from_right + edges * transitions), node_tangent[0], chains.last(node_tangent))
+    sums = (run.matrix * (from_left + from_right + edges * transitions), node_tangent[0], ordered.last(node_tangent))
     if apart:
-        edge_sum, first, last = (chains.unsort(part) for part in sums)
+        edge_sum, first, last = (ordered.unsort(part) for part in sums)
     else:
         edge_sum, first, last = sums[0], sums[1].sum(0), sums[2].sum(0)
-    return MarginalTangent(chains.unsort(node_tangent.transpose(0, 1)), edge_sum, first, last)
+    return MarginalTangent(ordered.unsort(node_tangent.transpose(0, 1)), edge_sum, first, last)
 
 
 def _forward(run: ScaledRun, moved: Tensor, transitions: Tensor, start: Tensor) -> Tensor:
@@ -76,8 +77,8 @@ def _forward(run: ScaledRun, moved: Tensor, transitions: Tensor, start: Tensor) 
     weighted = run.matrix * transitions  # (Q, C, C)
     ahead = torch.zeros_like(moved)
     ahead[0] = moved[0] + start
-    for t in range(1, len(run.chains.active)):
-        n = run.chains.active[t]
+    for t in range(1, len(run.ordered.active)):
+        n = run.ordered.active[t]
         alpha = run.alpha[t - 1, :n]  # (n, C)
         total = (alpha @ run.matrix).clamp_(min=TINY).unsqueeze(1)
         step = (alpha.unsqueeze(1) * ahead[t - 1, :n]) @ run.matrix + torch.einsum("ni,qij->nqj", alpha, weighted)
@@ -89,9 +90,9 @@ def _backward(run: ScaledRun, moved: Tensor, transitions: Tensor, end: Tensor) -
     """b' (T, B, Q, C)"""
     weighted = run.matrix * transitions  # (Q, C, C)
     behind = torch.zeros_like(moved)
-    behind[run.chains.last_step, run.chains.rows] = end
-    for t in range(len(run.chains.active) - 1, 0, -1):
-        n = run.chains.active[t]
+    behind[run.ordered.last_step, run.ordered.rows] = end
+    for t in range(len(run.ordered.active) - 1, 0, -1):
+        n = run.ordered.active[t]
         right = run.psi[t, :n] * run.beta[t, :n]  # (n, C)
         total = (right @ run.matrix.T).clamp_(min=TINY).unsqueeze(1)
         step = (right.unsqueeze(1) * (moved[t, :n] + behind[t, :n])) @ run.matrix.T

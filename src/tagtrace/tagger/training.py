@@ -252,7 +252,7 @@ class _Run:
 
 
 def _examples(tagger: Tagger, sentences: Sequence[Sentence], what: str) -> list[Example]:
-    return [tagger.prepare(chain) for chain in tagger.labelled_chains(sentences, what)]
+    return [tagger.prepare(sentence) for sentence in tagger.labelled(sentences, what)]
 
 
 def _digest(sentences: Sequence[Sentence]) -> str:

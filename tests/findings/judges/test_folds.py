@@ -16,9 +16,9 @@ from tagtrace._checks import DataError, OptionError
 from tagtrace.data import Corpus, Sentence
 from tagtrace.findings import Probabilities, assign_folds, encoder_folds, in_sample, out_of_sample, taught_head
 from tagtrace.findings.judges.folds import MAX_REPEATS
-from tagtrace.findings.judges.probabilities import chain_rows
+from tagtrace.findings.judges.probabilities import sentence_rows
 from tagtrace.index import Index
-from tagtrace.influence.scoring.candidates import chain_documents
+from tagtrace.influence.scoring.candidates import sentence_documents
 from tagtrace.tagger import Head, HeadOptions, Rows, Step, Tagger, TrainOptions, crf, train_tagger
 from tagtrace.tagger.rows import pad_rows
 from tests import oracles
@@ -38,7 +38,7 @@ def test_documents_stay_together_and_folds_are_even() -> None:
     assert folds.tolist() != assign_folds(documents, 4, seed=4).tolist()
 
 
-def test_without_documents_the_folds_are_over_chains() -> None:
+def test_without_documents_the_folds_are_over_sentences() -> None:
     folds = assign_folds([""] * 10, 5)
     assert folds.bincount().tolist() == [2] * 5
     assert assign_folds(["the only one"] * 10, 5).bincount().tolist() == [2] * 5
@@ -57,7 +57,7 @@ def minimise(head: Head, rows: Rows, l2: float) -> Head:
     """The optimum of mean loss + l2/(2N) |theta|^2 by L-BFGS and autograd, from zero."""
     head = deepcopy(head)
     head.set_flat(torch.zeros_like(head.flat()))
-    labels, num_chains = pad_rows(rows.labels, rows.lengths), len(rows.lengths)
+    labels, num_sentences = pad_rows(rows.labels, rows.lengths), len(rows.lengths)
     optimiser = torch.optim.LBFGS(
         head.parameters(), max_iter=2000, tolerance_grad=1e-9, tolerance_change=0, line_search_fn="strong_wolfe"
     )
@@ -65,7 +65,9 @@ def minimise(head: Head, rows: Rows, l2: float) -> Head:
     def closure() -> Tensor:
         optimiser.zero_grad()
         size = sum(part.square().sum() for part in head.parameters())
-        loss = crf.joint_loss(head(rows.features.double(), rows.lengths), labels).mean() + l2 / (2 * num_chains) * size
+        loss = (
+            crf.joint_loss(head(rows.features.double(), rows.lengths), labels).mean() + l2 / (2 * num_sentences) * size
+        )
         loss.backward()
         return loss
 
@@ -74,7 +76,7 @@ def minimise(head: Head, rows: Rows, l2: float) -> Head:
 
 
 @pytest.mark.parametrize("head", [HeadOptions(start_end=True), HeadOptions("softmax")], ids=["crf", "softmax"])
-@pytest.mark.parametrize("documents", [True, False], ids=["documents", "chains"])
+@pytest.mark.parametrize("documents", [True, False], ids=["documents", "sentence_numbers"])
 def test_out_of_sample_is_what_a_refit_without_the_fold_gives(
     tmp_path: Path, head: HeadOptions, documents: bool
 ) -> None:
@@ -83,33 +85,38 @@ def test_out_of_sample_is_what_a_refit_without_the_fold_gives(
     found = out_of_sample(index, 3, seed=2, tolerance=1e-9, progress=lambda *counts: calls.append(counts))
     assert found.source == "out-of-sample"
     assert len(calls) == 3
-    assert calls[-1] == (index.num_chains, index.num_chains)
-    folds = assign_folds(chain_documents(index), 3, seed=2)
-    assert (len(set(folds[::6].tolist())) == 1) == documents, "doc-0 has chains 0, 6 and 12"
+    assert calls[-1] == (index.num_sentences, index.num_sentences)
+    folds = assign_folds(sentence_documents(index), 3, seed=2)
+    assert (len(set(folds[::6].tolist())) == 1) == documents, "doc-0 has sentences 0, 6 and 12"
     for fold in range(3):
-        chains = [index.chain(chain, torch.float64) for chain in (folds != fold).nonzero().squeeze(1).tolist()]
-        rows = Rows(*(torch.cat([getattr(c, name) for c in chains]) for name in ("features", "labels", "lengths")))
+        sentences = [
+            index.sentence_rows(number, torch.float64) for number in (folds != fold).nonzero().squeeze(1).tolist()
+        ]
+        rows = Rows(*(torch.cat([getattr(c, name) for c in sentences]) for name in ("features", "labels", "lengths")))
         refitted = minimise(index.head, rows, index.manifest.l2)
         check_fold(found, index, refitted, (folds == fold).nonzero().squeeze(1).tolist())
     difference = (found.marginals - in_sample(index).marginals).abs().max()
     assert float(difference) > 0.05, "the fold matters"
 
 
-def check_fold(found: Probabilities, index: Index, head: Head, chains: list[int]) -> None:
+def check_fold(found: Probabilities, index: Index, head: Head, sentences: list[int]) -> None:
     rows = double_rows(index)
     with torch.no_grad():
         scores = head(rows.features, rows.lengths)
-    for chain in chains:
-        start, stop = int(index.starts[chain]), int(index.starts[chain] + index.lengths[chain])
-        nodes = oracles.node_marginals(scores, chain)[: stop - start]
+    for number in sentences:
+        start, stop = (
+            int(index.starts[number]),
+            int(index.starts[number] + index.lengths[number]),
+        )
+        nodes = oracles.node_marginals(scores, number)[: stop - start]
         torch.testing.assert_close(found.marginals[start:stop].double(), nodes, rtol=0, atol=1e-5)
-        joint = oracles.joint_loss(scores, chain, tuple(rows.labels[start:stop].tolist()))
-        assert float(found.joint_losses[chain]) == pytest.approx(float(joint.detach()), abs=1e-5)
+        joint = oracles.joint_loss(scores, number, tuple(rows.labels[start:stop].tolist()))
+        assert float(found.joint_losses[number]) == pytest.approx(float(joint.detach()), abs=1e-5)
 
 
-def chosen_rows(index: Index, chains: Tensor) -> Rows:
-    """Chains of the index, one by one."""
-    parts = [index.chain(chain, torch.float64) for chain in chains.tolist()]
+def chosen_rows(index: Index, sentences: Tensor) -> Rows:
+    """Sentences of the index, one by one."""
+    parts = [index.sentence_rows(number, torch.float64) for number in sentences.tolist()]
     return Rows(*(torch.cat([getattr(part, name) for part in parts]) for name in ("features", "labels", "lengths")))
 
 
@@ -127,7 +134,11 @@ def test_a_taught_head_has_learned_from_repeated_trusted_sentences(
     tmp_path: Path, num_trusted: int, num_kept: int, repeats: int
 ) -> None:
     index = make_index(tmp_path, make_corpus(max(num_kept, 18)))
-    keep = torch.arange(index.num_chains) % 5 != 1 if num_kept == 7 else torch.ones(index.num_chains, dtype=torch.bool)
+    keep = (
+        torch.arange(index.num_sentences) % 5 != 1
+        if num_kept == 7
+        else torch.ones(index.num_sentences, dtype=torch.bool)
+    )
     keep[keep.nonzero().squeeze(1)[num_kept:]] = False
     assert int(keep.sum()) == num_kept
     trusted = make_tagger().rows(make_sentences(num_trusted, seed=7))
@@ -141,7 +152,7 @@ def test_a_taught_head_has_learned_from_repeated_trusted_sentences(
 
 def test_trusted_features_are_rounded_as_stored_ones_are(tmp_path: Path) -> None:
     index = make_index(tmp_path, dtype="bfloat16")
-    keep, trusted = torch.ones(index.num_chains, dtype=torch.bool), make_tagger().rows(make_sentences(9, seed=7))
+    keep, trusted = torch.ones(index.num_sentences, dtype=torch.bool), make_tagger().rows(make_sentences(9, seed=7))
     rounded = Rows(trusted.features.bfloat16().float(), trusted.labels, trusted.lengths)
     assert torch.equal(taught_head(index, keep, trusted).flat(), taught_head(index, keep, rounded).flat())
     nothing = Rows(trusted.features[:0], trusted.labels[:0], trusted.lengths[:0])
@@ -150,11 +161,11 @@ def test_trusted_features_are_rounded_as_stored_ones_are(tmp_path: Path) -> None
 
 
 def test_out_of_sample_with_trusted_sentences(tmp_path: Path) -> None:
-    """Every fold learns from all of them, repeated as often as the fold's other chains ask for."""
+    """Every fold learns from all of them, repeated as often as the fold's other sentences ask for."""
     index = make_index(tmp_path)
     trusted = make_tagger().rows(make_sentences(5, seed=7))
     found = out_of_sample(index, 3, seed=2, trusted=trusted, tolerance=1e-9)
-    folds = assign_folds(chain_documents(index), 3, seed=2)
+    folds = assign_folds(sentence_documents(index), 3, seed=2)
     for fold in range(3):
         others = (folds != fold).nonzero().squeeze(1)
         rows = with_trusted(chosen_rows(index, others), trusted, math.ceil(len(others) / 5))
@@ -164,15 +175,15 @@ def test_out_of_sample_with_trusted_sentences(tmp_path: Path) -> None:
     assert float(difference) > 0.05, "the trusted sentences matter"
 
 
-def test_rows_of_some_chains_are_theirs(tmp_path: Path) -> None:
+def test_rows_of_some_sentences_are_theirs(tmp_path: Path) -> None:
     index = make_index(tmp_path, dtype="float16")
-    keep = torch.arange(index.num_chains) % 3 == 1
+    keep = torch.arange(index.num_sentences) % 3 == 1
     keep[:6] = False
-    parts = list(chain_rows(index, keep))
-    assert torch.cat([chains for chains, _ in parts]).tolist() == keep.nonzero().squeeze(1).tolist()
-    for chains, rows in parts:
+    parts = list(sentence_rows(index, keep))
+    assert torch.cat([sentences for sentences, _ in parts]).tolist() == keep.nonzero().squeeze(1).tolist()
+    for sentences, rows in parts:
         assert rows.features.dtype == torch.float16
-        expected = torch.cat([index.chain(chain).features for chain in chains.tolist()])
+        expected = torch.cat([index.sentence_rows(number).features for number in sentences.tolist()])
         assert torch.equal(rows.features, expected)
 
 
@@ -330,7 +341,7 @@ def test_taggers_that_leak_or_cannot_be_trained_are_refused(tmp_path: Path, monk
         encoder_folds(frozen, corpus, tmp_path / "folds", RECIPE, 3)
 
 
-def test_a_document_in_two_places_is_refused_where_documents_are_chains(tmp_path: Path) -> None:
+def test_a_document_in_two_places_is_refused_where_documents_are_sentences(tmp_path: Path) -> None:
     tagger = make_tagger()
     documents = Tagger(tagger.encoder, tagger.head, tagger.labels, "document")
     corpus: Corpus = make_corpus()

@@ -16,7 +16,7 @@ from tagtrace.data import Corpus, Sentence
 from tagtrace.findings import Probabilities, assign_folds, averaged, encoder_opinions, head_opinions, in_sample
 from tagtrace.findings.judges.folds import encoder_folds, out_of_sample
 from tagtrace.index import Index
-from tagtrace.influence.scoring.candidates import chain_documents
+from tagtrace.influence.scoring.candidates import sentence_documents
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, Step, Tagger, TrainOptions, refit_head, train_tagger
 from tagtrace.tagger.recursions import run
 from tests.findings.made import LABELS, make_corpus, make_index, make_sentences, make_tagger
@@ -31,9 +31,9 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 @torch.no_grad()
-def marginals(head: Head, chains: Sequence[Rows]) -> Tensor:
-    """Chain by chain, (n, C)."""
-    return torch.cat([run(head(rows.features.double(), rows.lengths)).nodes()[0] for rows in chains])
+def marginals(head: Head, sentences: Sequence[Rows]) -> Tensor:
+    """Sentence by sentence, (n, C)."""
+    return torch.cat([run(head(rows.features.double(), rows.lengths)).nodes()[0] for rows in sentences])
 
 
 @pytest.fixture(params=[HeadOptions(start_end=True), HeadOptions("softmax")], ids=["crf", "softmax"], scope="module")
@@ -49,19 +49,19 @@ def test_head_opinions_are_those_of_refits_with_the_trusted_sentences(index: Ind
     calls: list[tuple[int, int]] = []
     inside, outside = head_opinions(index, trusted, 3, seed=2, progress=lambda *counts: calls.append(counts))
     assert (inside.source, outside.source) == ("in-sample", "out-of-sample")
-    assert calls[-1] == (index.num_chains, index.num_chains)
-    chains = [index.chain(chain) for chain in range(index.num_chains)]
-    folds = assign_folds(chain_documents(index), 3, seed=2).tolist()
+    assert calls[-1] == (index.num_sentences, index.num_sentences)
+    sentences = [index.sentence_rows(sentence_number) for sentence_number in range(index.num_sentences)]
+    folds = assign_folds(sentence_documents(index), 3, seed=2).tolist()
     exact = RefitOptions(index.manifest.l2, tolerance=1e-4)
-    rows = joined([*chains, *[trusted] * 4])  # 18 chains, 5 trusted
+    rows = joined([*sentences, *[trusted] * 4])  # 18 sentences, 5 trusted
     head = refit_head(index.head, rows, exact).head
-    torch.testing.assert_close(inside.marginals.double(), marginals(head, chains), rtol=0, atol=1e-5)
+    torch.testing.assert_close(inside.marginals.double(), marginals(head, sentences), rtol=0, atol=1e-5)
     places = torch.repeat_interleave(torch.tensor(folds), index.lengths)
     for fold in range(3):
-        others = [chain for chain, number in zip(chains, folds, strict=True) if number != fold]
+        others = [sentence_number for sentence_number, number in zip(sentences, folds, strict=True) if number != fold]
         rows = joined([*others, *[trusted] * -(-len(others) // 5)])
         head = refit_head(index.head, rows, exact).head
-        own = [chain for chain, number in zip(chains, folds, strict=True) if number == fold]
+        own = [sentence_number for sentence_number, number in zip(sentences, folds, strict=True) if number == fold]
         torch.testing.assert_close(outside.marginals[places == fold].double(), marginals(head, own), rtol=0, atol=1e-5)
     for found in (inside, outside):
         found.check_index(index)
@@ -89,7 +89,7 @@ def trained_tagger(corpus: Corpus, unit: str = "sentence") -> Tagger:
 
 def taught(tagger: Tagger) -> Tagger:
     """Trained further on the trusted sentences: 2 batches, so 15 epochs for 30 steps."""
-    num_batches = -(-len(tagger.chains(TRUSTED)) // 4)
+    num_batches = -(-len(tagger.joined(TRUSTED)) // 4)
     options = replace(RECIPE, epochs=30 // num_batches, learning_rate=0.7 * 0.05, head_learning_rate=0.05,
                       schedule="linear", keep="last")  # fmt: skip
     train_tagger(tagger, TRUSTED, (), options)
@@ -97,14 +97,14 @@ def taught(tagger: Tagger) -> Tagger:
 
 
 def believed_by(tagger: Tagger, sentences: Sequence[Sentence]) -> Tensor:
-    chains = [tagger.rows([chain]) for chain in tagger.chains(sentences)]
-    return marginals(deepcopy(tagger.head).double(), chains)
+    rows = [tagger.rows([sentence]) for sentence in tagger.joined(sentences)]
+    return marginals(deepcopy(tagger.head).double(), rows)
 
 
 @pytest.mark.parametrize("unit", ["sentence", "document"])
 def test_encoder_opinions_are_those_of_taggers_trained_here(tmp_path: Path, unit: str) -> None:
     corpus = make_corpus()
-    if unit == "document":  # documents are chains: their sentences stand together, two a document
+    if unit == "document":  # documents are sentences: their sentences stand together, two a document
         ordered = [replace(one, document=f"d{n // 2}") for n, one in enumerate(corpus.sentences)]
         corpus = corpus.with_sentences(ordered)
     tagger = trained_tagger(corpus, unit)
@@ -115,19 +115,19 @@ def test_encoder_opinions_are_those_of_taggers_trained_here(tmp_path: Path, unit
     assert all(torch.equal(weights[name], value) for name, value in tagger.state_dict().items())
     assert tagger.record == record
     assert (inside.source, outside.source) == ("in-sample", "out-of-sample")
-    chains = tagger.chains(corpus.sentences)
-    assert len(inside.lengths) == len(chains) == (9 if unit == "document" else 18)
+    sentences = tagger.joined(corpus.sentences)
+    assert len(inside.lengths) == len(sentences) == (9 if unit == "document" else 18)
     expected = believed_by(taught(deepcopy(tagger)), corpus.sentences)
     torch.testing.assert_close(inside.marginals.double(), expected, rtol=0, atol=1e-5)
-    folds = assign_folds([chain.document for chain in chains], 3, seed=5)
+    folds = assign_folds([sentence.document for sentence in sentences], 3, seed=5)
     places = torch.repeat_interleave(folds, outside.lengths)
     for fold in range(3):
         with torch.random.fork_rng():
             torch.manual_seed(5)
             head = Head(4, LABELS)
         fresh = Tagger(Spelt(dim=4, seed=8), head, LABELS, unit)  # type: ignore[arg-type]
-        train_tagger(fresh, [c for c, f in zip(chains, folds, strict=True) if f != fold], (), RECIPE)
-        expected = believed_by(taught(fresh), [c for c, f in zip(chains, folds, strict=True) if f == fold])
+        train_tagger(fresh, [c for c, f in zip(sentences, folds, strict=True) if f != fold], (), RECIPE)
+        expected = believed_by(taught(fresh), [c for c, f in zip(sentences, folds, strict=True) if f == fold])
         torch.testing.assert_close(outside.marginals[places == fold].double(), expected, rtol=0, atol=1e-5)
 
 

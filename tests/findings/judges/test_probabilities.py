@@ -17,7 +17,7 @@ from tagtrace.influence.curvature.operators import Kronecker
 from tagtrace.tagger import HeadOptions
 from tagtrace.tagger.objective import Objective
 from tests import oracles
-from tests.findings.made import chain_tokens, double_rows, make_corpus, make_index
+from tests.findings.made import double_rows, make_corpus, make_index, sentence_tokens
 from tests.influence.dense import segment_gradients
 
 HEADS = [HeadOptions(), HeadOptions(start_end=True, constrained=True), HeadOptions("softmax")]
@@ -36,21 +36,21 @@ def test_in_sample_is_what_enumeration_gives(index: Index, monkeypatch: pytest.M
     rows = double_rows(index)
     with torch.no_grad():
         scores = index.head(rows.features, rows.lengths)
-    for chain, (start, length) in enumerate(zip(index.starts.tolist(), index.lengths.tolist(), strict=True)):
+    for number, (start, length) in enumerate(zip(index.starts.tolist(), index.lengths.tolist(), strict=True)):
         labels = tuple(rows.labels[start : start + length].tolist())
-        joint = oracles.joint_loss(scores, chain, labels)
-        nodes = oracles.node_marginals(scores, chain)[:length]
+        joint = oracles.joint_loss(scores, number, labels)
+        nodes = oracles.node_marginals(scores, number)[:length]
         torch.testing.assert_close(found.marginals[start : start + length].double(), nodes, rtol=1e-5, atol=1e-7)
-        assert float(found.joint_losses[chain]) == pytest.approx(float(joint.detach()))
+        assert float(found.joint_losses[number]) == pytest.approx(float(joint.detach()))
         for t in range(length):
-            conditional = joint - oracles.marginal_loss(scores, chain, labels, t, t + 1)
+            conditional = joint - oracles.marginal_loss(scores, number, labels, t, t + 1)
             assert float(found.conditional_losses[start + t]) == pytest.approx(float(conditional.detach()), abs=1e-9)
 
 
 def test_progress_counts_sentences(index: Index) -> None:
     calls: list[tuple[int, int]] = []
     in_sample(index, lambda done, total: calls.append((done, total)))
-    assert calls[-1] == (index.num_chains, index.num_chains)
+    assert calls[-1] == (index.num_sentences, index.num_sentences)
     assert len(calls) == len(index.shards)
 
 
@@ -59,15 +59,15 @@ def test_scorers_are_their_formulas(index: Index) -> None:
     scores = {name: token_scores(name, index, found) for name in SCORERS}
     assert all(values.shape == (index.num_tokens,) for values in scores.values())
     rows = double_rows(index)
-    for row, (chain, _) in enumerate(chain_tokens(index)):
+    for row, (number, _) in enumerate(sentence_tokens(index)):
         p = found.marginals[row].tolist()
         given = int(rows.labels[row])
         others = [value for label, value in enumerate(p) if label != given]
-        assert float(scores["joint-loss"][row]) == float(found.joint_losses[chain])
+        assert float(scores["joint-loss"][row]) == float(found.joint_losses[number])
         assert float(scores["marginal-loss"][row]) == pytest.approx(-math.log(p[given]), rel=1e-5, abs=1e-6)
         assert float(scores["entropy"][row]) == pytest.approx(-sum(v * math.log(v) for v in p if v > 0), rel=1e-5)
         assert float(scores["margin"][row]) == pytest.approx(max(others) - p[given])
-    segments = torch.tensor([(chain, t, t + 1) for chain, t in chain_tokens(index)])
+    segments = torch.tensor([(number, t, t + 1) for number, t in sentence_tokens(index)])
     gradients = segment_gradients(index.head, rows, segments)  # (N, P)
     torch.testing.assert_close(scores["gradient-norm"], gradients.norm(dim=1), rtol=1e-5, atol=1e-6)
     operator = Kronecker(Objective(index.head, rows, index.manifest.l2).hessian(index.head.flat()))
@@ -83,7 +83,7 @@ def test_conditional_losses_are_those_of_the_stored_errors(index: Index) -> None
 
 
 def made_of(marginals: list[list[float]]) -> Probabilities:
-    """Of one chain whose given labels are all 0."""
+    """Of one sentence whose given labels are all 0."""
     nodes = torch.tensor(marginals)
     zeros = torch.zeros(len(nodes), dtype=torch.float64)
     lengths = torch.tensor([len(nodes)])

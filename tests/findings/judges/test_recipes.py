@@ -117,7 +117,7 @@ def test_rates_that_the_recipe_leaves_to_the_encoder() -> None:
     assert found.head_learning_rate == tagger.encoder.learning_rate
 
 
-def test_documents_are_counted_where_they_are_chains() -> None:
+def test_documents_are_counted_where_they_are_sentences() -> None:
     """Three documents of four sentences are one batch."""
     sentences = [replace(one, document=f"d{n // 4}") for n, one in enumerate(make_sentences(12, seed=5))]
     made, steps = make_tagger(), list[Step]()

@@ -46,10 +46,10 @@ class Made:
 
     def findings(self, kind: str) -> list[Finding]:
         """The planted errors of a kind, with the true labels proposed."""
-        chains = {name: chain for chain, name in enumerate(self.index.ids())}
+        numbers = {name: number for number, name in enumerate(self.index.ids())}
         planted = [one for one in self.corpus.errors if one.kind == kind]
         return [
-            Finding(rank, one.sentence, one.document, chains[one.sentence], one.start, one.stop, 0, one.tokens, (), (),
+            Finding(rank, one.sentence, one.document, numbers[one.sentence], one.start, one.stop, 0, one.tokens, (), (),
                     one.planted_labels, one.true_labels, 1.0, 1.0)
             for rank, one in enumerate(planted, start=1)
         ]  # fmt: skip
@@ -77,7 +77,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def relabelled(rows: Rows, edits: list[Edit]) -> Rows:
     labels = rows.labels.clone()
     for edit in edits:
-        first = int(rows.lengths[: edit.chain].sum())
+        first = int(rows.lengths[: edit.sentence_number].sum())
         labels[first + edit.start : first + edit.stop] = torch.tensor(edit.labels)
     assert not torch.equal(labels, rows.labels)
     return Rows(rows.features, labels, rows.lengths)
@@ -134,7 +134,9 @@ def test_fixing_planted_errors_helps_and_planting_hurts(made: Made) -> None:
         assert fixed.predicted.loss < fixed.before.loss
         assert fixed.verified.loss < fixed.before.loss
     fixed = pattern_edits(made.index, made.findings("systematic"))
-    clubs = [edit for edit in org_segments(made.index) if edit.chain not in {one.chain for one in fixed}]
+    clubs = [
+        edit for edit in org_segments(made.index) if edit.sentence_number not in {one.sentence_number for one in fixed}
+    ]
     spoilt = group_effect(made.explainer, made.trusted, clubs[: len(fixed)])
     assert spoilt.verified is None
     assert spoilt.after is spoilt.predicted
@@ -144,10 +146,10 @@ def test_fixing_planted_errors_helps_and_planting_hurts(made: Made) -> None:
 def org_segments(index: Index) -> list[Edit]:
     """Every ORG of one token, to be made a LOC."""
     edits = []
-    for chain in range(index.num_chains):
-        labels = [*index.sentence(chain).labels, "O"]
+    for number in range(index.num_sentences):
+        labels = [*index.sentence(number).labels, "O"]
         ends = [t for t in range(len(labels) - 1) if labels[t] == "B-ORG" and labels[t + 1] != "I-ORG"]
-        edits += [Edit(chain, t, t + 1, (index.labels.index("B-LOC"),)) for t in ends]
+        edits += [Edit(number, t, t + 1, (index.labels.index("B-LOC"),)) for t in ends]
     return edits
 
 
@@ -157,9 +159,9 @@ def test_the_prediction_for_a_large_group_does_not_diverge(tmp_path: Path) -> No
     explainer, trusted = Explainer(index), make_tagger().rows(easy_corpus(20).sentences)
     wrong = index.labels.index("B-Y")
     edits = [
-        Edit(chain, t, t + 1, (wrong,))
-        for chain in range(0, index.num_chains, 2)
-        for t, token in enumerate(index.sentence(chain).tokens)
+        Edit(number, t, t + 1, (wrong,))
+        for number in range(0, index.num_sentences, 2)
+        for t, token in enumerate(index.sentence(number).tokens)
         if token == "w0"
     ]
     found = group_effect(explainer, trusted, edits, verify=True)
@@ -183,7 +185,7 @@ def easy_corpus(num_sentences: int) -> Corpus:
 
 
 def test_an_edit_that_changes_nothing(made: Made) -> None:
-    rows = made.index.chain(0)
+    rows = made.index.sentence_rows(0)
     edit = Edit(0, 0, len(rows.labels), tuple(rows.labels.tolist()))
     found = group_effect(made.explainer, made.trusted, [edit], verify=True)
     assert found.verified is not None
@@ -199,19 +201,19 @@ def test_a_fit_does_not_depend_on_batches(made: Made, monkeypatch: pytest.Monkey
 
 
 def test_findings_that_cannot_be_fixed_together(made: Made) -> None:
-    chain = next(c for c in range(made.index.num_chains) if "I-PER" in made.index.sentence(c).labels)
-    sentence = made.index.sentence(chain)
+    number = next(c for c in range(made.index.num_sentences) if "I-PER" in made.index.sentence(c).labels)
+    sentence = made.index.sentence(number)
     second = sentence.labels.index("I-PER")
     first = second - 1
-    whole = finding(sentence, 1, chain, first, second + 1, ("B-ORG", "I-ORG"))
+    whole = finding(sentence, 1, number, first, second + 1, ("B-ORG", "I-ORG"))
     edit = pattern_edits(made.index, [whole])
-    assert edit == [Edit(chain, first, second + 1, tuple(made.index.labels.encode(["B-ORG", "I-ORG"])))]
-    part = finding(sentence, 2, chain, first, second, ("O",))
+    assert edit == [Edit(number, first, second + 1, tuple(made.index.labels.encode(["B-ORG", "I-ORG"])))]
+    part = finding(sentence, 2, number, first, second, ("O",))
     with pytest.raises(OptionError, match=f"^findings 1 and 2 overlap in sentence {sentence.id}; fix only one$"):
         pattern_edits(made.index, [whole, part])
     with pytest.raises(OptionError, match=rf"^finding 2: I-PER cannot stand after O \(token {second} of"):
         pattern_edits(made.index, [part])
-    rest = finding(sentence, 3, chain, second, second + 1, ("B-PER",))
+    rest = finding(sentence, 3, number, second, second + 1, ("B-PER",))
     assert len(pattern_edits(made.index, [part, rest])) == 2  # together they spell segments
     with pytest.raises(DataError, match=r"^finding 2: .* give the index that was audited$"):
         pattern_edits(made.index, [replace(part, given=("B-MISC",))])
@@ -219,9 +221,11 @@ def test_findings_that_cannot_be_fixed_together(made: Made) -> None:
         pattern_edits(made.index, [replace(part, proposed=("B-SHIP",))])
 
 
-def finding(sentence: Sentence, rank: int, chain: int, start: int, stop: int, proposed: tuple[str, ...]) -> Finding:
+def finding(
+    sentence: Sentence, rank: int, sentence_number: int, start: int, stop: int, proposed: tuple[str, ...]
+) -> Finding:
     return Finding(
-        rank, sentence.id, sentence.document, chain, start, stop, 0, sentence.tokens[start:stop], (), (),
+        rank, sentence.id, sentence.document, sentence_number, start, stop, 0, sentence.tokens[start:stop], (), (),
         sentence.labels[start:stop], proposed, 1.0, 1.0,
     )  # fmt: skip
 

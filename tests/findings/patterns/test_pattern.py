@@ -38,11 +38,17 @@ def make_index(folder: Path, sentences: Sequence[Sentence], scheme: str = "iob2"
 
 
 def make_finding(
-    index: Index, rank: int, chain: int, start: int, stop: int, proposed: Sequence[str], confidence: float = 0.8
+    index: Index,
+    rank: int,
+    sentence_number: int,
+    start: int,
+    stop: int,
+    proposed: Sequence[str],
+    confidence: float = 0.8,
 ) -> Finding:
-    sentence = index.sentence(chain)
+    sentence = index.sentence(sentence_number)
     return Finding(
-        rank, sentence.id, sentence.document, chain, start, stop, 0, sentence.tokens[start:stop], (), (),
+        rank, sentence.id, sentence.document, sentence_number, start, stop, 0, sentence.tokens[start:stop], (), (),
         sentence.labels[start:stop], tuple(proposed), confidence, confidence,
     )  # fmt: skip
 
@@ -74,7 +80,7 @@ def random_sentences(seed: int, scheme: str, num_sentences: int = 40) -> list[Se
 
 def listed(index: Index, type_: str) -> list[dict[str, str]]:
     """The conditions that every segment of a type meets, by a plain loop."""
-    sentences = [index.sentence(chain) for chain in range(index.num_chains)]
+    sentences = [index.sentence(number) for number in range(index.num_sentences)]
     first: dict[str, str] = {}
     for sentence in sentences:
         first.setdefault(sentence.document or sentence.id, sentence.tokens[0])
@@ -107,7 +113,7 @@ def test_opportunities_are_those_of_a_plain_loop(tmp_path: Path, scheme: str) ->
             assert [found.strings[kind][code] for code in found.codes[kind]] == [one[kind] for one in expected], kind
 
 
-def test_a_chain_that_is_a_document_opens_itself(tmp_path: Path) -> None:
+def test_a_sentence_that_is_a_document_opens_itself(tmp_path: Path) -> None:
     sentences = [
         Sentence(("Go", "on"), ("O", "B-X"), "a:0", "a"),
         Sentence(("stop", "it"), ("B-X", "O"), "a:1", "a"),
@@ -180,7 +186,9 @@ def planted_amid_scattered(index: Index, seed: int, times: int = 8) -> tuple[lis
     """LOC -> ORG in 15 RUGBY documents, at confidence 0.6; ``times`` as many, often -> PER, anywhere, at 0.9."""
     rng = random.Random(seed)
     places = [
-        (chain, one) for chain in range(index.num_chains) for one in segments(index.sentence(chain).labels, "iob2")
+        (sentence_number, one)
+        for sentence_number in range(index.num_sentences)
+        for one in segments(index.sentence(sentence_number).labels, "iob2")
     ]
     rugby = {f"{number}" for number in range(0, 45, 3)}
     planted = [(c, one) for c, one in places if one.type == "LOC" and index.sentence(c).document in rugby]
@@ -274,8 +282,8 @@ def test_documents_full_of_errors_are_no_pattern(tmp_path: Path) -> None:
     for seed in range(30):
         draw = random.Random(seed)
         bad = set(draw.sample(range(100), 10))
-        chains = [chain for chain in range(2000) if chain // 20 in bad and draw.random() < 0.9]
-        findings = [make_finding(index, n + 1, chain, 2, 3, ("B-ORG",), 0.9) for n, chain in enumerate(chains)]
+        sentences = [number for number in range(2000) if number // 20 in bad and draw.random() < 0.9]
+        findings = [make_finding(index, n + 1, number, 2, 3, ("B-ORG",), 0.9) for n, number in enumerate(sentences)]
         kinds = [one.condition.kind for one in find_patterns(index, findings)[0] if one.condition]
         found += "opening" in kinds
     assert found <= 2
@@ -295,10 +303,10 @@ def test_the_invented_newswire(tmp_path: Path, seed: int) -> None:
     kinds = Counter(error.kind for error in corpus.errors)
     assert kinds["random"] > 8 * kinds["systematic"] > 8 * 30
     index = make_index(tmp_path, corpus.train)
-    chains = {name: chain for chain, name in enumerate(index.ids())}
+    sentences = {name: number for number, name in enumerate(index.ids())}
     rng = random.Random(seed)
     findings = [
-        make_finding(index, rank, chains[one.sentence], one.start, one.stop, one.true_labels, rng.uniform(0.4, 1.0))
+        make_finding(index, rank, sentences[one.sentence], one.start, one.stop, one.true_labels, rng.uniform(0.4, 1.0))
         for rank, one in enumerate(corpus.errors, start=1)
     ]
     first = find_patterns(index, findings)[0][0]
@@ -459,6 +467,6 @@ def test_no_findings_and_bad_input(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="most 0: must be at least 1"):
         find_patterns(index, [], most=0)
     good = make_finding(index, 7, 1, 2, 3, ("B-LOC",))
-    for bad in (replace(good, chain=99), replace(good, stop=9), replace(good, given=("O",))):
+    for bad in (replace(good, sentence_number=99), replace(good, stop=9), replace(good, given=("O",))):
         with pytest.raises(DataError, match=r"finding 7: .* give the index that was audited"):
             find_patterns(index, [bad])

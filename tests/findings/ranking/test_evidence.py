@@ -27,17 +27,17 @@ def trusted(index: Index) -> Trusted:
     return read_trusted(index, make_tagger(index.manifest.head), make_sentences(12, seed=5)).mispredicted()
 
 
-def finding(index: Index, rank: int, chain: int, start: int, stop: int) -> Finding:
-    one = index.sentence(chain)
-    return Finding(rank, one.id, one.document, chain, start, stop, 0, one.tokens[start:stop], (), (),
+def finding(index: Index, rank: int, sentence_number: int, start: int, stop: int) -> Finding:
+    one = index.sentence(sentence_number)
+    return Finding(rank, one.id, one.document, sentence_number, start, stop, 0, one.tokens[start:stop], (), (),
                    one.labels[start:stop], ("O",) * (stop - start), 1.0, 1.0)  # fmt: skip
 
 
 def findings_of(index: Index) -> list[Finding]:
     """Of one, two and all tokens, from every shard, in no order; ranks are no places."""
-    spans = [(chain, 0, int(n)) for chain, n in enumerate(index.lengths)]
-    spans += [(chain, int(n) - 1, int(n)) for chain, n in enumerate(index.lengths)]
-    spans += [(chain, 1, 3) for chain, n in enumerate(index.lengths) if n > 2]
+    spans = [(sentence_number, 0, int(n)) for sentence_number, n in enumerate(index.lengths)]
+    spans += [(sentence_number, int(n) - 1, int(n)) for sentence_number, n in enumerate(index.lengths)]
+    spans += [(sentence_number, 1, 3) for sentence_number, n in enumerate(index.lengths) if n > 2]
     return [finding(index, 100 - 2 * number, *span) for number, span in enumerate(spans[::-1])]
 
 
@@ -50,7 +50,7 @@ def all_hurt(index: Index, trusted: Trusted, one: Finding) -> list[Hurt]:
     found = []
     for token, segment in zip(trusted.tokens.tolist(), trusted.segments.tolist(), strict=True):
         query = segment_gradients(index.head, trusted.rows, torch.tensor([segment]))[0]
-        places = torch.tensor([(one.chain, t, t + 1) for t in range(one.start, one.stop)])
+        places = torch.tensor([(one.sentence_number, t, t + 1) for t in range(one.start, one.stop)])
         own = segment_gradients(index.head, double_rows(index), places)
         least = min(cosine(query, gradient) for gradient in own)
         gold, predicted = int(trusted.rows.labels[token]), int(trusted.predicted[token])
@@ -100,10 +100,10 @@ def test_a_wrong_label_hurts_the_same_word(tmp_path: Path) -> None:
     """The sign: a training label opposes the trusted token with the same word and another label."""
     index = make_index(tmp_path)
     tagger = make_tagger()
-    chain = next(c for c in range(index.num_chains) if len(index.sentence(c)) == 1)
-    one = index.sentence(chain)
+    number = next(c for c in range(index.num_sentences) if len(index.sentence(c)) == 1)
+    one = index.sentence(number)
     other = "B-Y" if one.labels[0] != "B-Y" else "B-X"
     same, opposed = one.with_labels(one.labels), one.with_labels([other])
     given = read_trusted(index, tagger, [same, opposed])
-    found = hurt_queries(index, given, [finding(index, 1, chain, 0, 1)])[1]
-    assert [(hurt.chain, hurt.place, hurt.gold) for hurt in found] == [(1, 0, index.labels.index(other))]
+    found = hurt_queries(index, given, [finding(index, 1, number, 0, 1)])[1]
+    assert [(hurt.sentence_number, hurt.place, hurt.gold) for hurt in found] == [(1, 0, index.labels.index(other))]

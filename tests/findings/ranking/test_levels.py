@@ -36,7 +36,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 ENTITIES = ("first:0:2", "first:3:4", "third:0:1", "third:1:2")
-CHAINS = ("first", "second", "third", "alone")
+SENTENCES = ("first", "second", "third", "alone")
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ CHAINS = ("first", "second", "third", "alone")
         ("entity", "mean", ENTITIES, [3, -1, 3, 4]),
         ("entity", "max", ENTITIES, [5, -1, 3, 4]),
         ("entity", "top", ENTITIES, [3, -1, 3, 4]),
-        ("sentence", "mean", CHAINS, [1.75, 7, 3.5, 0.5]),
-        ("sentence", "max", CHAINS, [5, 7, 4, 0.5]),
-        ("sentence", "top", CHAINS, [3.5, 7, 3.5, 0.5]),
+        ("sentence", "mean", SENTENCES, [1.75, 7, 3.5, 0.5]),
+        ("sentence", "max", SENTENCES, [5, 7, 4, 0.5]),
+        ("sentence", "top", SENTENCES, [3.5, 7, 3.5, 0.5]),
         ("document", "mean", ("d1", "d2", "alone"), [14 / 6, 7, 0.5]),
         ("document", "max", ("d1", "d2", "alone"), [5, 7, 0.5]),
         ("document", "top", ("d1", "d2", "alone"), [4.5, 7, 0.5]),
@@ -66,7 +66,7 @@ def test_tokens_and_their_order(index: Index) -> None:
     assert found.ranked(3) == [("second:0:1", 7.0), ("first:1:2", 5.0), ("third:1:2", 4.0)]
     assert found.candidates.parts(4) == [(1, 0, 1)]
     equal = at_level(index, torch.zeros(8), "sentence")
-    assert [name for name, _ in equal.ranked()] == list(CHAINS)
+    assert [name for name, _ in equal.ranked()] == list(SENTENCES)
 
 
 def test_top_1_is_the_largest_and_top_many_the_mean() -> None:
@@ -95,7 +95,7 @@ def test_no_labelled_segment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"level": "chain"}, "level 'chain': expected one of token, entity, sentence, document"),
+        ({"level": "paragraph"}, "level 'paragraph': expected one of token, entity, sentence, document"),
         ({"aggregate": "sum"}, "aggregate 'sum': expected one of mean, max, top"),
         ({"top_k": 0}, "top_k 0: must be at least 1"),
         ({"scores": torch.zeros(7)}, r"has 8 tokens, but \(7,\) scores"),

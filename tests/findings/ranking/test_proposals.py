@@ -20,7 +20,7 @@ from tagtrace.findings.finding import Finding
 from tagtrace.findings.patterns.group_effect import pattern_edits
 from tagtrace.findings.ranking.proposals import CONTEXT, best_labels, propose
 from tagtrace.index import Index
-from tests.findings.made import chain_tokens
+from tests.findings.made import sentence_tokens
 from tests.findings.ranking.test_suspicion import SETS, beliefs, certain, given_labels, index_of, sentences_of
 
 Labels = tuple[str, ...]
@@ -132,19 +132,21 @@ def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return found
 
 
-def chain_beliefs(index: Index, believed: Tensor, chain: int) -> Tensor:
-    return believed[int(index.starts[chain]) : int(index.starts[chain] + index.lengths[chain])]
+def sentence_beliefs(index: Index, believed: Tensor, sentence_number: int) -> Tensor:
+    return believed[
+        int(index.starts[sentence_number]) : int(index.starts[sentence_number] + index.lengths[sentence_number])
+    ]
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_proposal_for_every_token(index: Index, seed: int) -> None:
     """One token at a time: its stretch of the likeliest labelling, else of the likeliest with another label."""
-    believed, places, kinds = beliefs(index, seed, 2.0), chain_tokens(index), set[bool]()
-    for row, (chain, t) in enumerate(places):
+    believed, places, kinds = beliefs(index, seed, 2.0), sentence_tokens(index), set[bool]()
+    for row, (number, t) in enumerate(places):
         scores = torch.full((index.num_tokens,), -torch.inf)
         scores[row] = 0.5
         (found,) = propose(index, believed, scores)
-        some, given_ = chain_beliefs(index, believed, chain), index.sentence(chain).labels
+        some, given_ = sentence_beliefs(index, believed, number), index.sentence(number).labels
         options = [best_of(some, index.labels), best_of(some, index.labels, (t, given_[t]))]
         around = [
             (start, stop, each[start:stop])
@@ -153,7 +155,7 @@ def test_the_proposal_for_every_token(index: Index, seed: int) -> None:
             if start <= t < stop
         ]
         assert (found.start, found.stop, found.proposed) == around[0]
-        assert found.chain == chain
+        assert found.sentence_number == number
         assert found.given == given_[found.start : found.stop]
         kinds.add(options[0][t] == given_[t])
     assert kinds == {True, False}
@@ -163,10 +165,10 @@ def check_findings(index: Index, believed: Tensor, scores: Tensor, found: list[F
     """What holds of any findings."""
     assert [one.rank for one in found] == list(range(1, len(found) + 1))
     assert all(a.score >= b.score for a, b in pairwise(found))
-    tokens = [(one.chain, t) for one in found for t in range(one.start, one.stop)]
+    tokens = [(one.sentence_number, t) for one in found for t in range(one.start, one.stop)]
     assert len(tokens) == len(set(tokens)), "disjoint"
     for one in found:
-        sentence, first = index.sentence(one.chain), int(index.starts[one.chain])
+        sentence, first = index.sentence(one.sentence_number), int(index.starts[one.sentence_number])
         rows = range(first + one.start, first + one.stop)
         assert one.score == pytest.approx(max(float(scores[row]) for row in rows))
         assert (one.sentence, one.document) == (sentence.id, sentence.document)
@@ -196,7 +198,7 @@ def test_findings_are_disjoint_ranked_and_explained(index: Index, seed: int, mos
     assert len(found) == min(most, len(everything))
     assert [one.proposed for one in found] == [one.proposed for one in everything[:most]]
     for one in found:
-        first = int(index.starts[one.chain])
+        first = int(index.starts[one.sentence_number])
         assert one.scores == {"first": float(believed[first + one.start : first + one.stop, 0].max())}
 
 
@@ -206,13 +208,13 @@ def test_all_that_the_likeliest_labels_change_is_found(index: Index, seed: int) 
     believed = beliefs(index, seed, 3.0)
     wanted: set[tuple[int, int, int, Labels]] = set()
     scores = torch.full((index.num_tokens,), -torch.inf)
-    for chain, labels in enumerate(given_labels(index)):
-        best = best_of(chain_beliefs(index, believed, chain), index.labels)
+    for number, labels in enumerate(given_labels(index)):
+        best = best_of(sentence_beliefs(index, believed, number), index.labels)
         for start, stop in differences(labels, best, index.labels.scheme):
-            wanted.add((chain, start, stop, best[start:stop]))
-            scores[int(index.starts[chain]) + stop - 1] = float(start)
+            wanted.add((number, start, stop, best[start:stop]))
+            scores[int(index.starts[number]) + stop - 1] = float(start)
     found = propose(index, believed, scores)
-    assert {(one.chain, one.start, one.stop, one.proposed) for one in found} == wanted
+    assert {(one.sentence_number, one.start, one.stop, one.proposed) for one in found} == wanted
 
 
 def test_an_alternative_that_is_not_listed_hides_nothing(tmp_path: Path) -> None:

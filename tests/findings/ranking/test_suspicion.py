@@ -20,7 +20,7 @@ from tagtrace.findings.patterns.conditions import Text
 from tagtrace.findings.ranking.suspicion import group_means, mistaken_for, others_mean, regions, suspicion
 from tagtrace.index import Index, IndexOptions, build_index
 from tagtrace.tagger import new_tagger
-from tests.findings.made import chain_tokens
+from tests.findings.made import sentence_tokens
 from tests.index.test_build import Spelt
 
 SETS = {
@@ -72,7 +72,7 @@ def certain(index: Index, labels: Sequence[Sequence[str]]) -> Tensor:
 
 
 def given_labels(index: Index) -> list[tuple[str, ...]]:
-    return [index.sentence(chain).labels for chain in range(index.num_chains)]
+    return [index.sentence(number).labels for number in range(index.num_sentences)]
 
 
 def hangs_on(scheme: str, before: str, label: str) -> bool:
@@ -85,8 +85,8 @@ def slow_regions(index: Index, believed: Tensor) -> list[int]:
     """Token by token."""
     found: list[int] = []
     names, scheme = index.labels.labels, index.labels.scheme
-    for row, (chain, t) in enumerate(chain_tokens(index)):
-        given = index.sentence(chain).labels
+    for row, (number, t) in enumerate(sentence_tokens(index)):
+        given = index.sentence(number).labels
         likeliest = [names[int(believed[row - t + s].argmax())] for s in range(len(given))]
         joined = t > 0 and any(hangs_on(scheme, one[t - 1], one[t]) for one in (given, likeliest))
         found.append(found[-1] if joined else (found[-1] + 1 if found else 0))
@@ -95,9 +95,9 @@ def slow_regions(index: Index, believed: Tensor) -> list[int]:
 
 def slow_suspicion(index: Index, believed: Tensor) -> list[float]:
     """From the definition."""
-    places = chain_tokens(index)
-    words = [index.sentence(chain).tokens[t].lower() for chain, t in places]
-    labels = [index.sentence(chain).labels[t] for chain, t in places]
+    places = sentence_tokens(index)
+    words = [index.sentence(number).tokens[t].lower() for number, t in places]
+    labels = [index.sentence(number).labels[t] for number, t in places]
     losses = [-math.log(float(believed[row, index.labels.index(label)])) for row, label in enumerate(labels)]
     region = slow_regions(index, believed)
     shared: list[float] = []
@@ -136,15 +136,15 @@ def test_regions_are_segments_and_single_tokens_outside(index: Index) -> None:
             first += len(numbers)
 
 
-def test_regions_stay_in_their_chains(index: Index) -> None:
+def test_regions_stay_in_their_sentences(index: Index) -> None:
     """Even where every token is believed to go on with the one before it."""
     goes_on = {"iob2": "I-X", "io": "X", "plain": "NOUN"}[index.labels.scheme]
     found = regions(Text(index), certain(index, [[goes_on] * len(one) for one in given_labels(index)]))
-    chains = torch.tensor([chain for chain, _ in chain_tokens(index)])
+    sentences = torch.tensor([number for number, _ in sentence_tokens(index)])
     if index.labels.scheme == "plain":
         assert found.tolist() == list(range(index.num_tokens))
     else:
-        assert found.tolist() == chains.tolist()
+        assert found.tolist() == sentences.tolist()
 
 
 def test_shards_do_not_matter(tmp_path: Path) -> None:
@@ -201,8 +201,8 @@ def test_mistaken_for_sums_the_labels_of_a_type(index: Index, seed: int) -> None
                     mistaken_for(index, believed, f"{gold}:{predicted}")
                 continue
             expected: list[float] = []
-            for row, (chain, t) in enumerate(chain_tokens(index)):
-                label = index.labels.index(index.sentence(chain).labels[t])
+            for row, (number, t) in enumerate(sentence_tokens(index)):
+                label = index.labels.index(index.sentence(number).labels[t])
                 total = sum(float(believed[row, c]) for c in range(len(names)) if is_gold[c])
                 expected.append(total if is_predicted[label] else 0.0)
             assert mistaken_for(index, believed, f"{gold}:{predicted}").tolist() == pytest.approx(expected)

@@ -18,7 +18,7 @@ from tagtrace.influence import Edit, Explainer, Query
 from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.tagger import HeadOptions, Rows
 from tagtrace.tagger.objective import Objective
-from tests.findings.made import chain_tokens, double_rows, make_index, make_sentences, make_tagger
+from tests.findings.made import double_rows, make_index, make_sentences, make_tagger, sentence_tokens
 from tests.influence.dense import segment_gradients
 
 METHODS = ("identity", "curvature", "cosine", "relative")
@@ -53,12 +53,12 @@ def suspicion(explainer: Explainer, queries: Tensor, trained: Tensor, method: st
     product = Objective(head, double_rows(index), index.manifest.l2).hessian(head.flat())
     inverse = torch.linalg.inv(Hessian(product, explainer.damping).dense())
     if method == "identity":
-        return -queries @ trained.T / index.num_chains
+        return -queries @ trained.T / index.num_sentences
     if method == "cosine":
         return -torch.nn.functional.normalize(queries, dim=1) @ torch.nn.functional.normalize(trained, dim=1).T
     products = -queries @ inverse @ trained.T
     if method == "curvature":
-        return products / index.num_chains
+        return products / index.num_sentences
     return products / (trained @ inverse * trained).sum(1).sqrt()
 
 
@@ -117,8 +117,8 @@ def test_removing_a_suspicious_label_lowers_the_trusted_loss(tmp_path: Path) -> 
     scores = trusted_scores(explainer, given, "curvature", "sum")
     changes = []
     for row in (int(scores.argmax()), int(scores.argmin())):
-        chain, start = chain_tokens(index)[row]
-        moved = explainer.head.at(explainer.retrainer.retrain([Edit(chain, start, start + 1)], tolerance=1e-7).theta)
+        number, start = sentence_tokens(index)[row]
+        moved = explainer.head.at(explainer.retrainer.retrain([Edit(number, start, start + 1)], tolerance=1e-7).theta)
         changes.append(trusted_loss(given, moved) - trusted_loss(given, index.head))
     assert changes[0] < 0 < changes[1]
     assert changes == pytest.approx([-float(scores.max()), -float(scores.min())], rel=0.25)

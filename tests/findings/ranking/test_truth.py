@@ -198,7 +198,7 @@ def test_documents_are_joined_where_the_tagger_joined_them(tmp_path: Path) -> No
     sentences = sorted(make_corpus().sentences, key=lambda sentence: sentence.document)
     corpus = make_corpus().with_sentences(sentences)
     index = document_index(tmp_path, corpus)
-    assert index.num_chains == 6 == len(join_documents(sentences))
+    assert index.num_sentences == 6 == len(join_documents(sentences))
     true = relabel(corpus, PLACES)
     assert wrong_tokens(index, true).tolist() == expected(corpus)
     with pytest.raises(DataError, match=r"has 5 documents and not 'doc-0', one of the 6 of the index"):
@@ -263,14 +263,14 @@ def test_one_other_id_is_no_reason_to_refuse(tmp_path: Path) -> None:
 
 def findings_of(index: Index, places: list[tuple[int, int, int]], proposed: list[tuple[str, ...]]) -> list[Finding]:
     found: list[Finding] = []
-    for rank, ((chain, start, stop), labels) in enumerate(zip(places, proposed, strict=True), start=1):
-        one = index.sentence(chain)
+    for rank, ((number, start, stop), labels) in enumerate(zip(places, proposed, strict=True), start=1):
+        one = index.sentence(number)
         found.append(
             Finding(
                 rank,
                 one.id,
                 one.document,
-                chain,
+                number,
                 start,
                 stop,
                 1,
@@ -292,7 +292,7 @@ def test_findings_are_judged_token_by_token(tmp_path: Path) -> None:
     true = relabel(corpus, PLACES)
     longer = next(i for i, one in enumerate(corpus.sentences) if len(one) > 1 and (i, 0) in PLACES)
     places = [(longer, 0, 1), (longer, 0, 2), (longer, 1, 2), (1, 0, 1), (longer, 0, 1)]
-    proposed = [true.sentences[chain].labels[start:stop] for chain, start, stop in places]
+    proposed = [true.sentences[number].labels[start:stop] for number, start, stop in places]
     proposed[3] = ("B-Y",) if proposed[3] != ("B-Y",) else ("O",)
     proposed[4] = corpus.sentences[longer].labels[:1]
     judged = finding_is_wrong(findings_of(index, places, proposed), index, read_truth(index, true))
@@ -305,6 +305,6 @@ def test_findings_of_another_index_are_refused(tmp_path: Path) -> None:
     index = make_index(tmp_path)
     truth = read_truth(index, make_corpus())
     (one,) = findings_of(index, [(0, 0, 1)], [("O",)])
-    for other in (replace(one, tokens=("other",)), replace(one, chain=99), replace(one, chain=-1)):
+    for other in (replace(one, tokens=("other",)), replace(one, sentence_number=99), replace(one, sentence_number=-1)):
         with pytest.raises(DataError, match=r"finding 1 \(s0:0\) is not of .*; give its own index"):
             finding_is_wrong([other], index, truth)

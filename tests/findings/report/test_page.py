@@ -164,14 +164,14 @@ class Pattern:
 
 def invented_findings() -> list[Finding]:
     made = generate(seed=1, num_documents=40)
-    chains = {sentence.id: (number, sentence) for number, sentence in enumerate(made.train)}
+    sentences = {sentence.id: (number, sentence) for number, sentence in enumerate(made.train)}
     found: list[Finding] = []
     for rank, error in enumerate(made.errors, start=1):
-        chain, one = chains[error.sentence]
+        sentence_number, one = sentences[error.sentence]
         before, after = one.tokens[max(0, error.start - 5) : error.start], one.tokens[error.stop : error.stop + 5]
         finding = Finding(
-            rank, error.sentence, error.document, chain, error.start, error.stop, error.row + 1, error.tokens, before,
-            after, error.planted_labels, error.true_labels, 10 / rank, 0.9, {"loss": 1.25},
+            rank, error.sentence, error.document, sentence_number, error.start, error.stop, error.row + 1, error.tokens,
+            before, after, error.planted_labels, error.true_labels, 10 / rank, 0.9, {"loss": 1.25},
             1 if error.kind == "systematic" else None,
         )  # fmt: skip
         found.append(finding)

@@ -278,7 +278,7 @@ def test_an_index_that_cannot_be_written_to_still_answers(
 
     monkeypatch.setattr(inverse_file, "write_tensors", refuse)
     before = sorted(path.name for path in index.folder.iterdir())
-    rows = index.chain(1, torch.float64)
+    rows = index.sentence_rows(1, torch.float64)
     found = Explainer(index).explain(Query(rows.features, rows.labels, 0, 1), top=2)
     assert found.supporters
     assert "not kept" in caplog.text
@@ -298,7 +298,7 @@ def test_a_read_only_folder_still_answers(index: Index) -> None:
 def test_progress_reaches_the_explainer(index: Index) -> None:
     seen: list[tuple[int, int]] = []
     assert isinstance(Explainer(index, progress=lambda *place: seen.append(place)).exact, Cholesky)
-    assert seen[-1] == (index.num_chains, index.num_chains)
+    assert seen[-1] == (index.num_sentences, index.num_sentences)
 
 
 def test_large_heads_balance_the_biases_and_the_commonest_transitions(

@@ -19,14 +19,14 @@ from tests.strategies import HEADS, LABELS, Case, random_rows, random_theta, sma
 @given(small_scores())
 def test_label_covariances_are_sums_over_sequences(case: Case) -> None:
     scores, _ = case
-    chains = run(scores)
-    assume(isinstance(chains, ScaledRun))
-    assert isinstance(chains, ScaledRun)
-    covariances = label_covariances(chains)
+    sentences = run(scores)
+    assume(isinstance(sentences, ScaledRun))
+    assert isinstance(sentences, ScaledRun)
+    covariances = label_covariances(sentences)
     _, T, C = scores.emissions.shape
     for row in range(len(scores.lengths)):
         expected = torch.zeros(T, C, T, C, dtype=torch.float64)
-        sequences, log_p = oracles.enumerate_chain(scores, row)
+        sequences, log_p = oracles.enumerate_sentence(scores, row)
         nodes = oracles.node_marginals(scores, row)
         for sequence, p in zip(sequences, log_p.exp(), strict=True):
             for s, first in enumerate(sequence):
@@ -50,18 +50,18 @@ def test_dense_hessian_equals_hessian_products(
 
 @pytest.mark.parametrize("options", HEADS)
 @pytest.mark.parametrize("scale", [0.5, 12.0])
-def test_long_chains_are_exact_in_bounded_memory(
+def test_long_sentences_are_exact_in_bounded_memory(
     options: HeadOptions, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chains above the limit take the recursion over tokens; the pairs of the others are all that is held."""
+    """Sentences above the limit take the recursion over tokens; the pairs of the others are all that is held."""
     head = Head(4, LABELS, options)
     product = Objective(head, random_rows(3, (70, 2, 41, 9, 10, 1)), l2=0.01).hessian(scale * random_theta(head))
     whole = dense_hessian(product)
     monkeypatch.setattr(hessian_module, "CELLS", 30**2)  # up to 10 tokens of 3 labels
     held: list[torch.Size] = []
 
-    def recording(chains: ScaledRun) -> torch.Tensor:
-        covariances = label_covariances(chains)
+    def recording(sentences: ScaledRun) -> torch.Tensor:
+        covariances = label_covariances(sentences)
         held.append(covariances.shape)
         return covariances
 

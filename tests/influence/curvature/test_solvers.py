@@ -204,10 +204,10 @@ def test_the_token_preconditioner_inverts_the_sum_over_single_tokens(options: He
     product = product_of(options)
     objective, num_weights = product.objective, product.head.weight.numel()
     expected = torch.zeros(num_weights, num_weights, dtype=torch.float64)
-    for chunk, chains in zip(objective.chunks, product.runs, strict=True):
-        for p, features in zip(unpad_rows(chains.nodes(), chunk.lengths), chunk.features.double(), strict=True):
+    for chunk, sentences in zip(objective.chunks, product.runs, strict=True):
+        for p, features in zip(unpad_rows(sentences.nodes(), chunk.lengths), chunk.features.double(), strict=True):
             f = torch.cat([features, features.new_ones(1)])
-            expected += torch.kron(torch.diag(p) - torch.outer(p, p), torch.outer(f, f)) / objective.num_chains
+            expected += torch.kron(torch.diag(p) - torch.outer(p, p), torch.outer(f, f)) / objective.num_sentences
     expected += (objective.l2 + damping) * torch.eye(num_weights, dtype=torch.float64)
     eye = torch.eye(product.head.num_parameters, dtype=torch.float64)
     precondition = token_preconditioner(product, damping)

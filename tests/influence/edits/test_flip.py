@@ -68,7 +68,7 @@ def all_edits(pool: Pool) -> list[Edit]:
 
 
 def overlap(edits: Sequence[Edit]) -> bool:
-    tokens = [(edit.chain, t) for edit in edits for t in range(edit.start, edit.stop)]
+    tokens = [(edit.sentence_number, t) for edit in edits for t in range(edit.start, edit.stop)]
     return len(set(tokens)) < len(tokens)
 
 
@@ -127,7 +127,7 @@ def test_first_order_of_relabelling_is_the_change_of_gradient(options: HeadOptio
     found = relabel_effects(head, rows, pool.segments, pool.labels, direction)
     for index, edit in enumerate(all_edits(pool)):
         labels = rows.labels.clone()
-        first = int(rows.lengths[: edit.chain].sum())
+        first = int(rows.lengths[: edit.sentence_number].sum())
         labels[first + edit.start : first + edit.stop] = torch.tensor(edit.labels)
         old, new = (joint_gradient(head, rows, some) for some in (rows.labels, labels))
         assert float(found[index]) == pytest.approx(float(direction @ (old - new)) / 3, abs=1e-10)
@@ -249,7 +249,7 @@ def test_larger_sets_are_found_and_pruned(kind: str) -> None:
     assert found.is_minimal
     assert len(found.edits) > 3
     check_flip(fitted, Margin(query, fitted.head), found.edits)
-    segments = {(edit.chain, edit.start, edit.stop) for edit in found.edits}
+    segments = {(edit.sentence_number, edit.start, edit.stop) for edit in found.edits}
     assert segments <= set(map(tuple, removals(fitted.rows, TWO_TYPES, kind).segments.tolist()))  # type: ignore[arg-type]
 
 

@@ -12,7 +12,7 @@ from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.influence.edits.logit_space import LogitSpace
 from tagtrace.influence.edits.retrain import settled
-from tagtrace.influence.query import chain_rows
+from tagtrace.influence.query import sentence_rows
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, crf, refit_head
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import pad_rows
@@ -89,7 +89,7 @@ def test_relabelling_equals_refitting_the_changed_data(options: HeadOptions) -> 
     edits = [Edit(0, 1, 3, (1, 2)), Edit(3, 4, 5, (0,))]
     labels = fitted.rows.labels.clone()
     labels[1:3] = torch.tensor([1, 2])
-    labels[9 + 4] = 0  # chain 3 begins after 5 + 1 + 3 tokens
+    labels[9 + 4] = 0  # sentence 3 begins after 5 + 1 + 3 tokens
     expected = refit_head(fitted.head, Rows(fitted.rows.features, labels, fitted.rows.lengths), RefitOptions(L2, 1e-11))
     found = fitted.retrainer().retrain(edits, tolerance=1e-10)
     assert found.max_gradient <= 1e-10
@@ -124,9 +124,9 @@ def test_first_order_has_slope_one_for_a_tiny_share_of_the_data(options: HeadOpt
     fitted = Fitted(options, many)
     query = fitted.query()
     direction = fitted.solver.solve(query.gradient(fitted.head).unsqueeze(0)).value
-    for chain, start, stop in ((0, 1, 2), (3, 2, 5), (2, 0, 3)):
-        predicted = float(Screen(fitted.head, many, torch.tensor([[chain, start, stop]])).influence(direction))
-        theta = fitted.retrainer().retrain([Edit(chain, start, stop)], tolerance=1e-12).theta
+    for number, start, stop in ((0, 1, 2), (3, 2, 5), (2, 0, 3)):
+        predicted = float(Screen(fitted.head, many, torch.tensor([[number, start, stop]])).influence(direction))
+        theta = fitted.retrainer().retrain([Edit(number, start, stop)], tolerance=1e-12).theta
         actual = float((query.loss(fitted.head.at(theta)) - query.loss(fitted.head)).detach())
         assert actual == pytest.approx(predicted, rel=0.02)
         assert predicted != 0
@@ -134,10 +134,10 @@ def test_first_order_has_slope_one_for_a_tiny_share_of_the_data(options: HeadOpt
 
 @pytest.mark.parametrize("options", HEADS)
 @pytest.mark.parametrize("lengths", [(6,), (5, 1, 4)])
-def test_refine_is_exact_when_every_chain_is_edited(options: HeadOptions, lengths: tuple[int, ...]) -> None:
+def test_refine_is_exact_when_every_sentence_is_edited(options: HeadOptions, lengths: tuple[int, ...]) -> None:
     """The rest is then the L2 term alone, which is quadratic."""
     fitted = Fitted(options, random_rows(2, lengths))
-    group = [Edit(chain, 0, 1) for chain in range(len(lengths))]
+    group = [Edit(number, 0, 1) for number in range(len(lengths))]
     group[0] = Edit(0, 1, 4)
     exact = fitted.retrainer().retrain(group, tolerance=1e-11).theta - fitted.theta
     torch.testing.assert_close(fitted.refiner().changes([group])[0], exact, rtol=0, atol=1e-6)
@@ -165,10 +165,10 @@ def test_refine_is_nearer_to_retraining_than_first_order() -> None:
     first = Screen(fitted.head, fitted.rows, tokens).influence(direction)[0]
     before = float(query.loss(fitted.head).detach())
     errors: dict[str, float] = {"first order": 0.0, "refine": 0.0}
-    for index, (chain, start, stop) in enumerate(tokens.tolist()):
-        theta = fitted.retrainer().retrain([Edit(chain, start, stop)]).theta
+    for index, (number, start, stop) in enumerate(tokens.tolist()):
+        theta = fitted.retrainer().retrain([Edit(number, start, stop)]).theta
         actual = float(query.loss(fitted.head.at(theta)).detach()) - before
-        effect = fitted.refiner().effects([[Edit(chain, start, stop)]], query)[0]
+        effect = fitted.refiner().effects([[Edit(number, start, stop)]], query)[0]
         assert effect.before == pytest.approx(before)
         errors["first order"] += abs(float(first[index]) - actual)
         errors["refine"] += abs(effect.change - actual)
@@ -182,7 +182,7 @@ def test_logit_space_is_the_chain_rule(options: HeadOptions) -> None:
     space = LogitSpace(head, rows.features.double(), rows.lengths, torch.tensor([2, 1]))
     eye = torch.eye(head.num_parameters, dtype=torch.float64)
     jacobian = torch.stack([space.seen_from(unit.expand(2, -1)) for unit in eye], 2)  # B (G, M, P)
-    parts = (Rows(rows.features[:5], rows.labels[:5], rows.lengths[:2]), chain_rows(rows, 2))
+    parts = (Rows(rows.features[:5], rows.labels[:5], rows.lengths[:2]), sentence_rows(rows, 2))
     for group, part in enumerate(parts):
         hessian = Objective(head, part, l2=1e-300).hessian(head.flat())(eye) * len(part.lengths)
         found = jacobian[group].T @ space.curvature()[group] @ jacobian[group]
@@ -271,7 +271,7 @@ def test_a_gradient_left_by_the_refit_is_not_put_down_to_an_edit() -> None:
     assert objective.evaluate(rough.flat()).max_gradient > 1e-6
     theta = settled(objective, rough.flat(), solver)
     assert objective.evaluate(theta).max_gradient < 1e-12
-    same = Edit(2, 3, 6, tuple(chain_rows(rows, 2).labels[3:6].tolist()))  # the labels it has
+    same = Edit(2, 3, 6, tuple(sentence_rows(rows, 2).labels[3:6].tolist()))  # the labels it has
     assert (Retrainer(objective, rows, theta, solver).retrain([same]).theta - theta).abs().max() < 1e-11
 
 

@@ -26,9 +26,9 @@ def edited_objective(fitted: Fitted, group: list[Edit], theta: Tensor) -> Tensor
     known = torch.ones_like(labels, dtype=torch.bool)
     for edit in group:
         if edit.labels is None:
-            known[edit.chain, edit.start : edit.stop] = False
+            known[edit.sentence_number, edit.start : edit.stop] = False
         else:
-            labels[edit.chain, edit.start : edit.stop] = torch.tensor(edit.labels)
+            labels[edit.sentence_number, edit.start : edit.stop] = torch.tensor(edit.labels)
     head = fitted.head.at(theta)
     losses = crf.partial_loss(head(rows.features.double(), rows.lengths), labels, known)
     size = sum(part.square().sum() for part in head.parameters())
@@ -103,7 +103,7 @@ def copies_of(rows: Rows, copies: int) -> Rows:
 
 
 def turned_around(rows: Rows) -> list[Edit]:
-    """In every other copy of four chains every O is a segment, and every segment O."""
+    """In every other copy of four sentences every O is a segment, and every segment O."""
     parts = rows.labels.split(rows.lengths.tolist())
     return [Edit(i, 0, len(part), tuple(1 if label == 0 else 0 for label in part.tolist()))
             for i, part in enumerate(parts) if (i // 4) % 2]  # fmt: skip

@@ -30,8 +30,8 @@ def explainer(tmp_path_factory: pytest.TempPathFactory) -> Explainer:
     return Explainer(build_index(tagger, corpus, folder / "index", options))
 
 
-def make(explainer: Explainer, chain: int = 3, start: int = 0, stop: int = 2) -> Query:
-    rows = explainer.index.chain(chain, torch.float64)
+def make(explainer: Explainer, sentence_number: int = 3, start: int = 0, stop: int = 2) -> Query:
+    rows = explainer.index.sentence_rows(sentence_number, torch.float64)
     return Query(rows.features, rows.labels, start, stop)
 
 
@@ -41,7 +41,7 @@ def test_relabelling_is_training_on_other_labels(explainer: Explainer) -> None:
     found = what_if(explainer, query, edits, verify=True)
     labels = rows.labels.clone()
     for edit in edits:
-        first = int(rows.lengths[: edit.chain].sum())
+        first = int(rows.lengths[: edit.sentence_number].sum())
         labels[first + edit.start : first + edit.stop] = torch.tensor(edit.labels)
     options = RefitOptions(L2, tolerance=1e-9)
     expected = refit_head(explainer.head, Rows(rows.features, labels, rows.lengths), options).head

@@ -30,7 +30,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 def query_of(index: Index, types: tuple[str, ...]) -> Query:
     """A query whose segment has one token of each of these labels."""
-    rows = index.chain(1, torch.float64)
+    rows = index.sentence_rows(1, torch.float64)
     labels = rows.labels.clone()
     labels[: len(types)] = torch.tensor(index.labels.encode(types))
     return Query(rows.features, labels, 0, len(types))
@@ -39,11 +39,11 @@ def query_of(index: Index, types: tuple[str, ...]) -> Query:
 class Token:
     """What a filter may ask of one training token."""
 
-    def __init__(self, index: Index, chain: int, t: int) -> None:
-        sentence = index.sentence(chain)
+    def __init__(self, index: Index, sentence_number: int, t: int) -> None:
+        sentence = index.sentence(sentence_number)
         self.label, self.document = sentence.labels[t], sentence.document
         self.type = self.label.split("-")[-1]
-        p = index.errors(chain)[t].double().clone()
+        p = index.errors(sentence_number)[t].double().clone()
         p[index.labels.index(self.label)] += 1.0
         self.probabilities = dict(zip(index.labels.labels, p.tolist(), strict=True))
 
@@ -85,7 +85,11 @@ def test_filters_are_their_definition(index: Index, kind: str) -> None:
     candidates = find_candidates(index, kind)  # type: ignore[arg-type]
     tokens = {(c, t): Token(index, c, t) for c, n in enumerate(index.lengths.tolist()) for t in range(n)}
     segments = [
-        [tokens[chain, t] for chain, start, stop in candidates.parts(number) for t in range(start, stop)]
+        [
+            tokens[sentence_number, t]
+            for sentence_number, start, stop in candidates.parts(number)
+            for t in range(start, stop)
+        ]
         for number in range(len(candidates))
     ]
     query = query_of(index, ("B-ORG", "I-ORG"))
@@ -103,8 +107,8 @@ def test_a_query_of_two_types_has_the_label_of_segments_with_both(index: Index) 
     candidates = find_candidates(index, "segment")
     kept = Filter("same").keep(index, candidates, query_of(index, ("B-PER", "O")))
     expected = []
-    for chain, start, stop in candidates.segments.tolist():
-        held = {label.split("-")[-1] for label in index.sentence(chain).labels[start:stop]}
+    for number, start, stop in candidates.segments.tolist():
+        held = {label.split("-")[-1] for label in index.sentence(number).labels[start:stop]}
         expected.append(held == {"PER", "O"})
     assert kept.tolist() == expected
     assert any(expected)
@@ -114,12 +118,12 @@ def test_filters_come_before_the_strongest(index: Index) -> None:
     explainer, query = Explainer(index), query_of(index, ("B-ORG",))
     everything = explainer.explain(query, top=10**6)
     filtered = explainer.explain(query, top=3, keep=Filter(label="PER"))
-    labels = {(c, t): label for c in range(index.num_chains) for t, label in enumerate(index.sentence(c).labels)}
+    labels = {(c, t): label for c in range(index.num_sentences) for t, label in enumerate(index.sentence(c).labels)}
     for all_of_them, found in (
         (everything.supporters, filtered.supporters),
         (everything.opposers, filtered.opposers),
     ):
-        expected = [one for one in all_of_them if labels[one.chain, one.start].endswith("PER")][:3]
+        expected = [one for one in all_of_them if labels[one.sentence_number, one.start].endswith("PER")][:3]
         assert found == expected
         assert len(found) == 3
     assert filtered.num_candidates == sum(label.endswith("PER") for label in labels.values())

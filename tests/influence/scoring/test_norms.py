@@ -12,7 +12,7 @@ from tagtrace.influence import Candidates, gradient_norms, self_influence
 from tagtrace.influence.curvature.operators import Hessian, Identity, Kronecker, Operator
 from tagtrace.influence.curvature.solvers import Cholesky, ConjugateGradient, Direct, Solver
 from tagtrace.influence.scoring import factors
-from tagtrace.influence.scoring.factors import chain_parts, factor_parts
+from tagtrace.influence.scoring.factors import factor_parts, sentence_parts
 from tagtrace.influence.scoring.norms import feature_norms
 from tagtrace.tagger import Head, HeadOptions, Rows
 from tagtrace.tagger.objective import HessianProduct, Objective
@@ -39,9 +39,9 @@ def every_segment(rows: Rows) -> Tensor:
 
 
 def two_documents(rows: Rows) -> Candidates:
-    """Chains 0, 3 and 4 make one document, 1 and 2 another."""
-    chains = torch.arange(len(rows.lengths))
-    whole = torch.stack([chains, torch.zeros_like(chains), rows.lengths], 1)
+    """Sentences 0, 3 and 4 make one document, 1 and 2 another."""
+    sentences = torch.arange(len(rows.lengths))
+    whole = torch.stack([sentences, torch.zeros_like(sentences), rows.lengths], 1)
     return Candidates(whole, "document", torch.tensor([0, 1, 1, 0, 0]), ("first", "second"))
 
 
@@ -109,16 +109,16 @@ def test_the_parts_change_nothing(candidates: Candidates, monkeypatch: pytest.Mo
     torch.testing.assert_close(feature_norms(rows, parts, 4), means[shuffled])
 
 
-def test_one_long_chain_leaves_the_other_parts_large() -> None:
+def test_one_long_sentence_leaves_the_other_parts_large() -> None:
     lengths = torch.tensor([12] * 100 + [900] + [12] * 100)
     rows = Rows(torch.zeros(int(lengths.sum()), 255), torch.zeros(int(lengths.sum()), dtype=torch.long), lengths)
     whole = torch.stack([torch.arange(201), torch.zeros_like(lengths), lengths], 1)
-    parts = [(places, chains) for places, chains, _ in chain_parts(rows, whole, 256)]
+    parts = [(places, sentences) for places, sentences, _ in sentence_parts(rows, whole, 256)]
     assert sorted(torch.cat([places for places, _ in parts]).tolist()) == list(range(201))
     assert len(parts) <= 4
-    for places, chains in parts:
-        assert len(places) * int(chains.lengths.max()) * 256 <= factors.CELLS
-        assert len(chains.lengths) * int(chains.lengths.max()) <= factors.MAX_PADDED
+    for places, sentences in parts:
+        assert len(places) * int(sentences.lengths.max()) * 256 <= factors.CELLS
+        assert len(sentences.lengths) * int(sentences.lengths.max()) <= factors.MAX_PADDED
 
 
 @pytest.mark.parametrize(("cells", "most"), [(60, 4), (10**6, 1000)])
@@ -128,18 +128,18 @@ def test_parts_hold_no_more_than_they_may(cells: int, most: int, monkeypatch: py
     rows = random_rows()
     segments = every_segment(rows).flip(0)
     seen = []
-    for places, chains, local in chain_parts(rows, segments, 3, most):
+    for places, sentences, local in sentence_parts(rows, segments, 3, most):
         longest = int((local[:, 2] - local[:, 1]).max())
         assert len(places) == 1 or len(places) * longest * 3 <= cells
         assert len(places) <= most
-        assert len(chains.lengths) == 1 or int(chains.lengths.sum()) <= 9
-        assert len(chains.lengths) == 1 or len(chains.lengths) * int(chains.lengths.max()) <= 12
+        assert len(sentences.lengths) == 1 or int(sentences.lengths.sum()) <= 9
+        assert len(sentences.lengths) == 1 or len(sentences.lengths) * int(sentences.lengths.max()) <= 12
         starts = rows.lengths.cumsum(0) - rows.lengths
-        for place, (chain, start, stop) in zip(places.tolist(), local.tolist(), strict=True):
-            first = int(chains.lengths[:chain].sum())
+        for place, (number, start, stop) in zip(places.tolist(), local.tolist(), strict=True):
+            first = int(sentences.lengths[:number].sum())
             row = int(starts[segments[place, 0]])
             assert segments[place, 1:].tolist() == [start, stop]
-            assert torch.equal(chains.features[first].float(), rows.features[row])
+            assert torch.equal(sentences.features[first].float(), rows.features[row])
         seen += places.tolist()
     assert sorted(seen) == list(range(len(segments)))
 
@@ -150,7 +150,10 @@ def test_feature_norms_are_those_of_the_means(candidates: Candidates) -> None:
     expected = []
     for number in range(len(candidates)):
         parts = candidates.parts(number)
-        tokens = [rows.features[starts[chain] + start : starts[chain] + stop] for chain, start, stop in parts]
+        tokens = [
+            rows.features[starts[sentence_number] + start : starts[sentence_number] + stop]
+            for sentence_number, start, stop in parts
+        ]
         expected.append(torch.cat(tokens).double().mean(0).norm())
     torch.testing.assert_close(feature_norms(rows, candidates, 4), torch.stack(expected))
 

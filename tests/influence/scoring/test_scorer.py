@@ -59,7 +59,7 @@ def make_index(corpus_file: Path, folder: Path, options: HeadOptions) -> Index:
 
 
 def query_of(index: Index) -> Query:
-    rows = index.chain(2, torch.float64)
+    rows = index.sentence_rows(2, torch.float64)
     return Query(rows.features.flip(0), rows.labels, 0, 2)
 
 
@@ -77,8 +77,8 @@ class Dense:
         for number in range(len(candidates)):
             totals.append(gradients[owner == number].sum(0))
             tokens, labels = [], []
-            for chain, start, stop in candidates.parts(number):
-                inside = slice(int(index.starts[chain]) + start, int(index.starts[chain]) + stop)
+            for sentence_number, start, stop in candidates.parts(number):
+                inside = slice(int(index.starts[sentence_number]) + start, int(index.starts[sentence_number]) + stop)
                 tokens.append(rows.features[inside])
                 labels += rows.labels[inside].tolist()
             means.append(torch.cat(tokens).mean(0))
@@ -87,11 +87,11 @@ class Dense:
         # constraints leave a token between its neighbours no choice: its gradient is zero but for rounding
         self.gradients[self.gradients.norm(dim=1) < 1e-13] = 0.0
 
-    def expected(self, score: str, query: Query, inverse: Tensor, num_chains: int) -> Tensor:
+    def expected(self, score: str, query: Query, inverse: Tensor, num_sentences: int) -> Tensor:
         g = query.gradient(self.head)
         mean = query.features[query.start : query.stop].mean(0)
         if score == "influence":
-            return self.gradients @ inverse @ g / num_chains
+            return self.gradients @ inverse @ g / num_sentences
         if score == "cosine":
             return torch.cosine_similarity(self.gradients, g.unsqueeze(0))
         if score == "relative":
@@ -110,7 +110,7 @@ def scored(explainer: Explainer, query: Query, score: str, kind: str) -> Tensor:
     numbers = {tuple(candidates.parts(number)): number for number in range(len(candidates))}
     values = torch.zeros(len(candidates), dtype=torch.float64)
     for one in (*found.supporters, *found.opposers):
-        values[numbers[(one.chain, one.start, one.stop), *one.rest]] = one.score
+        values[numbers[(one.sentence_number, one.start, one.stop), *one.rest]] = one.score
     return values
 
 
@@ -124,7 +124,7 @@ def test_scores_are_their_formulas(explainer: Explainer, kind: str) -> None:
     objective = Objective(index.head, explainer.rows, index.manifest.fit.l2)
     inverse = torch.linalg.solve(Hessian(objective.hessian(index.head.flat())).dense(), identity)
     for score in ("influence", "cosine", "relative", "neighbour", "neighbour-dot"):
-        expected = dense.expected(score, query, inverse, index.num_chains)
+        expected = dense.expected(score, query, inverse, index.num_sentences)
         found = scored(explainer, query, score, kind)
         single = kind == "token" or score.startswith("neighbour")  # from what is stored, in float32
         largest = float(expected.abs().max())
@@ -155,7 +155,7 @@ def test_relative_under_each_curvature(explainer: Explainer, curvature: str, kin
     dense = Dense(explainer, find_candidates(explainer.index, kind, 2))  # type: ignore[arg-type]
     assert other.solver.operator is not None
     inverse = torch.linalg.inv(other.solver.operator.dense())
-    expected = dense.expected("relative", query, inverse, explainer.index.num_chains)
+    expected = dense.expected("relative", query, inverse, explainer.index.num_sentences)
     found = scored(other, query, "relative", kind)
     largest = float(expected.abs().max())
     precision = 1e-5 if kind == "token" or curvature == "cg" else 1e-8
@@ -216,7 +216,7 @@ def test_one_label_teaches_nothing(tmp_path: Path, curvature: str) -> None:
     encoder = Lexical(LexicalOptions(buckets=64, width=2, hidden=2))
     tagger = new_tagger(encoder, LabelSet.from_sentences(corpus.sentences, "plain"))
     index = build_index(tagger, corpus, tmp_path / "index")
-    query = query_of_chain(index, 0)
+    query = query_of_sentence(index, 0)
     explainer = Explainer(index, curvature)  # type: ignore[arg-type]
     for kind in ("token", "segment", "sentence"):
         for score in ("influence", "cosine", "relative"):
@@ -226,8 +226,8 @@ def test_one_label_teaches_nothing(tmp_path: Path, curvature: str) -> None:
         assert explainer.explain(query, "neighbour", kind).supporters  # type: ignore[arg-type]
 
 
-def query_of_chain(index: Index, chain: int) -> Query:
-    rows = index.chain(chain, torch.float64)
+def query_of_sentence(index: Index, sentence_number: int) -> Query:
+    rows = index.sentence_rows(sentence_number, torch.float64)
     return Query(rows.features, rows.labels, 0, 1)
 
 

@@ -25,7 +25,7 @@ from tagtrace.reproduce.experiments.artifact import (
 )
 from tagtrace.reproduce.shared.conll import read_split
 from tagtrace.reproduce.shared.experiment import Found, run_seed
-from tagtrace.reproduce.shared.retrieval import chains_of
+from tagtrace.reproduce.shared.retrieval import sentences_of
 from tagtrace.reproduce.shared.sampling import at_most
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.tagger import new_tagger
@@ -110,7 +110,7 @@ def test_queries_are_the_tokens_after_a_cue_that_are_predicted_per(monkeypatch: 
     assert predicted.segments.tolist() == planted.segments.tolist() == [[0, 2, 3], [1, 1, 2]]
     assert predicted.rows.labels.tolist() == [0, 0, 3, 4, 0, 3, 0]
     assert planted.rows.labels.tolist() == [0, 0, 3, 0, 0, 3, 0]
-    assert chains_of(predicted)[0].tolist() == [[0, 0, 4], [1, 0, 3]]
+    assert sentences_of(predicted)[0].tolist() == [[0, 0, 4], [1, 0, 3]]
     said[:] = [("O",) * 4, ("O",) * 4, ("O",) * 3]
     assert len(queries(tagger, cued)[0]) == 0
 

@@ -98,7 +98,7 @@ def test_documents_are_found_in_the_index(index: Index) -> None:
     outside[int(index.starts[4])] = True
     judge = Judge.of(index, DosageTokens(outside, ~outside))
     assert judge.has_outside.nonzero().flatten().tolist() == [4]
-    expected = torch.ones(index.num_chains).bool()
+    expected = torch.ones(index.num_sentences).bool()
     expected[4] = bool(index.lengths[4] > 1)
     assert torch.equal(judge.has_inside, expected)
 

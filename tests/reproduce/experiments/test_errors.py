@@ -17,8 +17,8 @@ from tagtrace.index import Index, token_errors
 from tagtrace.influence import Explainer, find_candidates
 from tagtrace.reproduce.experiments.errors import (
     EXPERIMENT,
-    chain_numbers,
     check,
+    document_numbers,
     draw,
     erroneous_corpus,
     mispredicted,
@@ -62,9 +62,9 @@ def given(index: Index, experts: list[Sentence]) -> Trusted:
 
 
 def whole_gradients(index: Index) -> Tensor:
-    """Of every training chain, (B, P)."""
+    """Of every training sentence, (B, P)."""
     rows = double_rows(index)
-    wholes = torch.tensor([(chain, 0, length) for chain, length in enumerate(rows.lengths.tolist())])
+    wholes = torch.tensor([(number, 0, length) for number, length in enumerate(rows.lengths.tolist())])
     return segment_gradients(index.head, rows, wholes)
 
 
@@ -105,12 +105,12 @@ def test_instances_are_whole_documents(index: Index, given: Trusted, experts: li
     owner = find_candidates(index, "document").owner
     assert owner is not None
     trained = document_sums(whole_gradients(index), owner)  # (K, P)
-    wholes = torch.tensor([(chain, 0, length) for chain, length in enumerate(given.rows.lengths.tolist())])
-    numbers = chain_numbers(experts)
+    wholes = torch.tensor([(number, 0, length) for number, length in enumerate(given.rows.lengths.tolist())])
+    numbers = document_numbers(experts)
     assert numbers.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     trusted = document_sums(segment_gradients(index.head, given.rows, wholes), numbers)  # (3, P)
     found = instance_influences(index, given, numbers)
-    torch.testing.assert_close(found["identity"], -(trusted @ trained.T).mean(0) / index.num_chains)
+    torch.testing.assert_close(found["identity"], -(trusted @ trained.T).mean(0) / index.num_sentences)
     torch.testing.assert_close(found["cosine"], -(F.normalize(trusted) @ F.normalize(trained).T).mean(0))
 
 
@@ -124,19 +124,19 @@ def test_simple_scores_of_documents(index: Index) -> None:
     errors = token_errors(head, rows).gather(1, rows.labels.long().unsqueeze(1)).squeeze(1)
     token_losses = -(1.0 + errors).log()  # p(y_t) = 1 + e_t(y_t)
     first = candidates.parts(0)
-    inside = torch.cat([token_losses[index.starts[chain] : index.starts[chain] + stop] for chain, _, stop in first])
+    inside = torch.cat([token_losses[index.starts[number] : index.starts[number] + stop] for number, _, stop in first])
     assert float(found["token loss, mean"][0]) == pytest.approx(float(inside.mean()), rel=1e-5)
     assert float(found["token loss, max"][0]) == pytest.approx(float(inside.max()), rel=1e-5)
 
 
 def joint_losses(index: Index) -> Tensor:
-    """Of every training chain, (B,)."""
+    """Of every training sentence, (B,)."""
     rows = double_rows(index)
     return crf.joint_loss(index.head(rows.features, rows.lengths), pad_rows(rows.labels, rows.lengths)).detach()
 
 
 def test_thirteen_methods_come_first(index: Index, given: Trusted, experts: list[Sentence]) -> None:
-    found = rank_documents(index, given, chain_numbers(experts), mispredicted(given))
+    found = rank_documents(index, given, document_numbers(experts), mispredicted(given))
     assert tuple(found)[:13] == PAPER
     assert "segment influence, mean (mispredicted, cosine)" in found
     assert {len(scores) for scores in found.values()} == {len(find_candidates(index, "document"))}

@@ -14,7 +14,7 @@ from tagtrace.data import Corpus, ReadOptions, Sentence
 from tagtrace.findings import Trusted, read_trusted
 from tagtrace.index import Index
 from tagtrace.influence import find_candidates
-from tagtrace.reproduce.experiments.errors import chain_numbers
+from tagtrace.reproduce.experiments.errors import document_numbers
 from tagtrace.reproduce.experiments.noise import (
     EXPERIMENT,
     PlantedOptions,
@@ -131,7 +131,7 @@ def test_pulls_of_tokens_make_up_the_score_of_documents(tmp_path: Path) -> None:
     """Without transitions nothing is left over."""
     index = make_index(tmp_path, head=HeadOptions("softmax"))
     experts = sorted(make_sentences(9, seed=5), key=lambda one: one.document)
-    trusted, numbers = read_trusted(index, make_tagger(HeadOptions("softmax")), experts), chain_numbers(experts)
+    trusted, numbers = read_trusted(index, make_tagger(HeadOptions("softmax")), experts), document_numbers(experts)
     found = token_pulls(index, trusted, numbers)
     owner = find_candidates(index, "document").owner
     assert owner is not None

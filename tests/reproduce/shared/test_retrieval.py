@@ -40,12 +40,12 @@ def everything(index: Index, asked: Queries) -> dict[str, dict[str, Strongest]]:
     retriever, curved = Retriever(index), Curved(index)
     return {
         "token": retriever.tokens(asked) | retriever.tokens(asked, curved),
-        "sentence": retriever.chains(asked) | retriever.chains(asked, curved),
+        "sentence": retriever.sentences(asked) | retriever.sentences(asked, curved),
     }
 
 
 def wholes(lengths: Tensor) -> Tensor:
-    return torch.tensor([(chain, 0, length) for chain, length in enumerate(lengths.tolist())])
+    return torch.tensor([(number, 0, length) for number, length in enumerate(lengths.tolist())])
 
 
 def dense_scores(queries: Tensor, trained: Tensor, inverse: Tensor) -> dict[str, Tensor]:
@@ -62,7 +62,7 @@ def dense_scores(queries: Tensor, trained: Tensor, inverse: Tensor) -> dict[str,
 def test_every_score_finds_what_dense_gradients_and_a_dense_inverse_say(index: Index, asked: Queries) -> None:
     head, rows = index.head, double_rows(index)
     inverse = torch.linalg.inv(Hessian(Objective(head, rows, index.manifest.fit.l2).hessian(head.flat())).dense())
-    chains = wholes(asked.rows.lengths)[asked.segments[:, 0]]
+    sentences = wholes(asked.rows.lengths)[asked.segments[:, 0]]
     expected = {
         "token": dense_scores(
             segment_gradients(head, asked.rows, asked.segments),
@@ -70,7 +70,7 @@ def test_every_score_finds_what_dense_gradients_and_a_dense_inverse_say(index: I
             inverse,
         ),
         "sentence": dense_scores(
-            segment_gradients(head, asked.rows, chains), segment_gradients(head, rows, wholes(rows.lengths)), inverse
+            segment_gradients(head, asked.rows, sentences), segment_gradients(head, rows, wholes(rows.lengths)), inverse
         ),
     }
     for kind, found in everything(index, asked).items():
@@ -102,14 +102,15 @@ def below_the_best(
     """
     explainer, worst = Explainer(index, curvature), 0.0
     starts = asked.rows.lengths.cumsum(0) - asked.rows.lengths
-    for (chain, start, stop), number in zip(asked.segments.tolist(), found.tolist(), strict=True):
-        length = int(asked.rows.lengths[chain])
-        part = slice(int(starts[chain]), int(starts[chain]) + length)
+    for (sentence_number, start, stop), number in zip(asked.segments.tolist(), found.tolist(), strict=True):
+        length = int(asked.rows.lengths[sentence_number])
+        part = slice(int(starts[sentence_number]), int(starts[sentence_number]) + length)
         span = (0, length) if kind == "sentence" else (start, stop)
         query = Query(asked.rows.features[part], asked.rows.labels[part], *span)
         ranked = explainer.explain(query, score, kind, top=1000).supporters
         scores = {
-            int(index.starts[one.chain]) + one.start if kind == "token" else one.chain: one.score for one in ranked
+            int(index.starts[one.sentence_number]) + one.start if kind == "token" else one.sentence_number: one.score
+            for one in ranked
         }
         worst = max(worst, 1.0 - scores.get(number, 0.0) / ranked[0].score)
     return worst
@@ -163,7 +164,7 @@ def test_parts_change_nothing(index: Index, asked: Queries, monkeypatch: pytest.
 
 def test_sizes_are_rough_without_an_inverse_or_on_demand(index: Index, asked: Queries) -> None:
     retriever, iterated, curved = Retriever(index), Curved(index, curvature="cg"), Curved(index)
-    assert retriever.chains(asked, iterated).keys() == {CURVATURE}
+    assert retriever.sentences(asked, iterated).keys() == {CURVATURE}
     found, rough = retriever.tokens(asked, iterated), retriever.tokens(asked, curved, exact_sizes=False)
     rows = double_rows(index)
     trained = segment_gradients(index.head, rows, token_segments(rows.lengths))  # (N, P)

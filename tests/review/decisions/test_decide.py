@@ -114,19 +114,27 @@ def test_other_boundaries_and_other_labels(ada: Client) -> None:
         ({"labels": None}, "needs labels"),
         ({"stop": 99}, "no segment"),
         ({"start": -1}, "no segment"),
-        ({"chain": 1}, "no finding 2 in sentence number 1"),
-        ({"chain": 10**9, "rank": None}, "no training sentence"),
+        ({"sentence_number": 1}, "no finding 2 in sentence number 1"),
+        ({"sentence_number": 10**9, "rank": None}, "no training sentence"),
         ({"rank": 4000}, "no finding 4000"),
         ({"action": "accept", "labels": ["O", "O", "O"]}, "relabel to choose others"),
         ({"action": "delete"}, "action"),
-        ({"chain": "0"}, "chain"),
-        ({"chain": True}, "chain"),
+        ({"sentence_number": "0"}, "sentence_number"),
+        ({"sentence_number": True}, "sentence_number"),
         ({"labels": [1, 2, 3]}, "labels"),
         ({"note": "x" * 20_000}, "note"),
     ],
 )
 def test_what_makes_no_sense_is_refused(ada: Client, change: dict[str, object], message: str) -> None:
-    body = {"rank": 2, "chain": 0, "start": 2, "stop": 5, "action": "relabel", "labels": ["O", "O", "O"], **change}
+    body = {
+        "rank": 2,
+        "sentence_number": 0,
+        "start": 2,
+        "stop": 5,
+        "action": "relabel",
+        "labels": ["O", "O", "O"],
+        **change,
+    }
     response = ada.http.post("/api/decisions", json=body, headers=ada.headers)
     assert response.status_code in (400, 404)
     assert list(response.json()) == ["error"]
@@ -136,8 +144,8 @@ def test_what_makes_no_sense_is_refused(ada: Client, change: dict[str, object], 
 
 
 def test_labels_may_continue_what_was_decided_before_them(ada: Client) -> None:
-    ada.post("decisions", {"chain": 1, "start": 2, "stop": 3, "action": "relabel", "labels": ["O"]})
-    body = {"chain": 1, "start": 3, "stop": 5, "action": "relabel", "labels": ["I-ORG", "I-ORG"]}
+    ada.post("decisions", {"sentence_number": 1, "start": 2, "stop": 3, "action": "relabel", "labels": ["O"]})
+    body = {"sentence_number": 1, "start": 3, "stop": 5, "action": "relabel", "labels": ["I-ORG", "I-ORG"]}
     assert "starts a segment" in ada.post("decisions", body, 400)["error"]
     ada.post("undo")
     ada.post("decisions", body)
@@ -154,7 +162,7 @@ def test_a_place_is_judged_without_its_earlier_decision(ada: Client) -> None:
 
 def test_labels_of_decisions_made_together_are_judged_together(ada: Client) -> None:
     first, second = (
-        {"chain": 1, "start": place, "stop": place + 1, "action": "relabel", "labels": [label]}
+        {"sentence_number": 1, "start": place, "stop": place + 1, "action": "relabel", "labels": [label]}
         for place, label in ((4, "B-LOC"), (5, "I-LOC"))
     )
     assert "starts a segment" in ada.post("decisions", second, 400)["error"]
@@ -166,9 +174,9 @@ def test_labels_of_decisions_made_together_are_judged_together(ada: Client) -> N
 
 def test_a_kept_decision_sent_again_is_not_judged_again(ada: Client) -> None:
     """Its answer was lost; meanwhile another decision took away what it goes on from."""
-    body = {"chain": 1, "start": 3, "stop": 5, "action": "relabel", "labels": ["I-ORG", "I-ORG"], "key": "k"}
+    body = {"sentence_number": 1, "start": 3, "stop": 5, "action": "relabel", "labels": ["I-ORG", "I-ORG"], "key": "k"}
     first = ada.post("decisions", body)
-    ada.post("decisions", {"chain": 1, "start": 2, "stop": 3, "action": "relabel", "labels": ["O"]})
+    ada.post("decisions", {"sentence_number": 1, "start": 2, "stop": 3, "action": "relabel", "labels": ["O"]})
     assert ada.post("decisions", body)["id"] == first["id"]
     ada.post("decisions", {**body, "key": "another"}, 400)
 
@@ -219,7 +227,13 @@ def test_a_retried_undo_undoes_once(ada: Client) -> None:
 def bulk(client: Client, ranks: range, key: str | None = None) -> dict[str, object]:
     found = [client.review.texts.by_rank[rank] for rank in ranks]
     wishes = [
-        {"rank": one.rank, "chain": one.chain, "start": one.start, "stop": one.stop, "action": "accept"}
+        {
+            "rank": one.rank,
+            "sentence_number": one.sentence_number,
+            "start": one.start,
+            "stop": one.stop,
+            "action": "accept",
+        }
         for one in found
     ]
     return {"decisions": wishes, "key": key}
@@ -238,7 +252,8 @@ def test_a_bulk_is_kept_and_undone_together(ada: Client) -> None:
 
 
 def test_a_bulk_with_one_bad_decision_keeps_none(ada: Client) -> None:
-    body = {"decisions": [*bulk(ada, range(1, 5))["decisions"], {"chain": 0, "start": 9, "stop": 10, "action": "skip"}]}  # type: ignore[misc]
+    bad = {"sentence_number": 0, "start": 9, "stop": 10, "action": "skip"}
+    body = {"decisions": [*bulk(ada, range(1, 5))["decisions"], bad]}  # type: ignore[misc]
     ada.post("decisions/bulk", body, 400)
     assert ada.get("history")["total"] == 0
     assert ada.decide(1)["id"] == 1  # and the next is counted as the first
@@ -251,12 +266,14 @@ def test_occurrences_can_be_decided_together(ada: Client) -> None:
     assert [one["rank"] for one in found["items"]][:8] == [8, 14, 20, 26, 32, 38, 44, None]
     assert [one["is_alike"] for one in found["items"]] == [True] * 7 + [False] * 32
     assert found["alike"] == 7
-    assert ada.get("occurrences", chain=0, start=0, stop=1)["total"] == 0
-    assert ada.get("occurrences", chain=3, start=1, stop=2)["total"] == 39  # beat, labelled O
-    assert ada.get("occurrences", chain=0, start=2, stop=4)["total"] == 39  # New Delft, which goes on
-    assert ada.get("occurrences", chain=0, start=3, stop=4)["total"] == 39  # Delft, in the middle of a segment
+    assert ada.get("occurrences", sentence_number=0, start=0, stop=1)["total"] == 0
+    assert ada.get("occurrences", sentence_number=3, start=1, stop=2)["total"] == 39  # beat, labelled O
+    assert ada.get("occurrences", sentence_number=0, start=2, stop=4)["total"] == 39  # New Delft, which goes on
+    assert (
+        ada.get("occurrences", sentence_number=0, start=3, stop=4)["total"] == 39
+    )  # Delft, in the middle of a segment
     decisions = [
-        {name: one[name] for name in ("chain", "start", "stop", "rank", "base")}
+        {name: one[name] for name in ("sentence_number", "start", "stop", "rank", "base")}
         | {"action": "relabel", "labels": ["O", "B-LOC", "I-LOC"]}
         for one in found["items"]
     ]
@@ -280,7 +297,7 @@ def test_other_boundaries_at_all_occurrences(ada: Client) -> None:
     parts = [ada.get("occurrences", **asked, offset=offset, limit=15) for offset in (0, 15, 30)]
     assert [one for part in parts for one in part["items"]] == found["items"]
     (eighth,) = [one for one in found["items"] if one["rank"] == 8]
-    place = {name: eighth[name] for name in ("rank", "chain", "start", "stop", "base")}
+    place = {name: eighth[name] for name in ("rank", "sentence_number", "start", "stop", "base")}
     ada.post("decisions/bulk", {"decisions": [{**place, "action": "relabel", "labels": ["B-LOC", "I-LOC"]}]})
     assert ada.get("findings/8")["status"] == "accepted"
     found = ada.get("occurrences", **asked)
@@ -290,7 +307,9 @@ def test_other_boundaries_at_all_occurrences(ada: Client) -> None:
 
 def test_very_many_can_be_decided_together(ada: Client) -> None:
     """More than a body has room for elsewhere."""
-    wishes = [{"chain": n % 40, "start": 1, "stop": 2, "action": "skip", "key": f"{n:0>180}"} for n in range(5000)]
+    wishes = [
+        {"sentence_number": n % 40, "start": 1, "stop": 2, "action": "skip", "key": f"{n:0>180}"} for n in range(5000)
+    ]
     assert len(ada.post("decisions/bulk", {"decisions": wishes})["ids"]) == 5000
     assert ada.post("undo")["undone"] == 5000
 
@@ -346,7 +365,7 @@ def test_those_who_agree_or_saw_each_other_have_no_conflict(ada: Client, bob: Cl
 
 def test_segments_that_overlap_can_be_in_conflict(ada: Client, bob: Client) -> None:
     ada.decide(2)  # New Delft Town: O B-LOC I-LOC
-    answer = bob.post("decisions", {"chain": 0, "start": 4, "stop": 5, "action": "relabel", "labels": ["O"]})
+    answer = bob.post("decisions", {"sentence_number": 0, "start": 4, "stop": 5, "action": "relabel", "labels": ["O"]})
     assert answer["conflict"]
     assert ada.get("findings/2")["conflict"]
     assert ada.get("changes", since=1)["ranks"] == [2]
@@ -422,7 +441,7 @@ def test_two_servers_of_one_project_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_half_a_surrogate_pair_is_no_harm(ada: Client) -> None:
-    body = b'{"rank":1,"chain":0,"start":0,"stop":1,"action":"note","note":"\\ud800"}'
+    body = b'{"rank":1,"sentence":0,"start":0,"stop":1,"action":"note","note":"\\ud800"}'
     headers = {**ada.headers, "Content-Type": "application/json"}
     response = ada.http.post("/api/decisions", content=body, headers=headers)
     assert response.status_code in (201, 400)

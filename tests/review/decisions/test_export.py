@@ -39,7 +39,7 @@ def decide_some(client: Client) -> bytes:
     client.decide(7)
     client.decide(7, "reopen")
     # Delft alone is a LOC: what is left of the segment stands by itself
-    client.post("decisions", {"chain": 7, "start": 3, "stop": 4, "action": "relabel", "labels": ["B-LOC"]})
+    client.post("decisions", {"sentence_number": 7, "start": 3, "stop": 4, "action": "relabel", "labels": ["B-LOC"]})
     expected = (client.review.export.parent / "train.conll").read_bytes()
     sentence = b"Club%d\t%s\r\nbeat\tO\r\nNew  %s\r\nDelft\t%s\r\nTown\t%s\r\n"
     given = (b"B-LOC", b"B-ORG", b"I-ORG", b"I-ORG")
@@ -80,7 +80,9 @@ def test_nothing_decided_is_a_copy(ada: Client, tmp_path: Path) -> None:
 
 def test_decisions_that_overlap_the_last_one_counts(ada: Client) -> None:
     ada.decide(2)  # O B-LOC I-LOC
-    ada.post("decisions", {"chain": 0, "start": 4, "stop": 6, "action": "relabel", "labels": ["B-ORG", "I-ORG"]})
+    ada.post(
+        "decisions", {"sentence_number": 0, "start": 4, "stop": 6, "action": "relabel", "labels": ["B-ORG", "I-ORG"]}
+    )
     found, _ = export(ada)
     assert b"New  O\r\nDelft\tB-LOC\r\nTown\tB-ORG\r\n.\tI-ORG\r\n" in found
     changes = read_changes(ada.review.export / "changes.jsonl")
@@ -128,9 +130,11 @@ def test_the_log_is_imported_elsewhere(ada: Client, tmp_path: Path, name: str) -
 def test_changes_that_go_on_from_each_other_are_imported(ada: Client, tmp_path: Path) -> None:
     """One segment that two reviewers made: the log has a change of each, in the order of their findings."""
     bob = Client(ada.review, "bob")
-    ada.post("decisions", {"chain": 0, "start": 5, "stop": 6, "action": "relabel", "labels": ["B-LOC"]})
+    ada.post("decisions", {"sentence_number": 0, "start": 5, "stop": 6, "action": "relabel", "labels": ["B-LOC"]})
     ada.decide(2, "relabel", start=2, stop=5, labels=["O", "O", "B-LOC"])
-    bob.post("decisions", {"chain": 0, "start": 5, "stop": 6, "action": "relabel", "labels": ["I-LOC"], "base": 2})
+    bob.post(
+        "decisions", {"sentence_number": 0, "start": 5, "stop": 6, "action": "relabel", "labels": ["I-LOC"], "base": 2}
+    )
     found, _ = export(ada)
     assert b"Town\tB-LOC\r\n.\tI-LOC\r\n" in found
     (tmp_path / "other").mkdir()
@@ -140,7 +144,7 @@ def test_changes_that_go_on_from_each_other_are_imported(ada: Client, tmp_path: 
 
 
 def test_labels_the_tagger_does_not_know_are_skipped(ada: Client) -> None:
-    change = {"rank": 0, "sentence": ada.review.texts.chains[0].id, "line": 3, "start": 0, "stop": 1,
+    change = {"rank": 0, "sentence": ada.review.texts.sentences[0].id, "line": 3, "start": 0, "stop": 1,
               "tokens": ["Club0"], "given": ["B-LOC"], "new": ["B-ORG"], "repaired": 0}  # fmt: skip
     log = json.dumps({**change, "new": ["B-SHIP"]}) + "\n" + json.dumps(change)
     found = ada.post("import", {"log": log})
@@ -151,7 +155,7 @@ def test_labels_the_tagger_does_not_know_are_skipped(ada: Client) -> None:
 def test_a_log_of_other_data_is_skipped_with_reasons(ada: Client) -> None:
     change = {"rank": 1, "sentence": "train-0:0", "line": 3, "start": 0, "stop": 1, "tokens": ["Club0"],
               "given": ["B-LOC"], "new": ["B-ORG"], "repaired": 0}  # fmt: skip
-    sentence = ada.review.texts.chains[0].id
+    sentence = ada.review.texts.sentences[0].id
     others = [{**change, "sentence": sentence, "tokens": ["Club1"]}, {**change, "sentence": sentence, "given": ["O"]},
               {**change, "sentence": "nowhere"}, {**change, "sentence": sentence, "start": 40, "stop": 41}]  # fmt: skip
     found = import_log(ada, "".join(json.dumps(one) + "\n" for one in others))
@@ -177,8 +181,8 @@ def test_json_lines_are_exported_in_their_own_format(tmp_path: Path) -> None:
     corpus = read_corpus(path, ReadOptions(labels=("O", "B-LOC", "B-ORG")))
     texts = Texts(corpus, LabelSet(("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG"), "iob2"))
     ada = Client(Review("rows", "ada", Decisions(texts, Store(tmp_path / "d.sqlite")), tmp_path / "export"))
-    ada.post("decisions", {"chain": 0, "start": 0, "stop": 1, "action": "relabel", "labels": ["B-ORG"]})
-    body = {"chain": 0, "start": 0, "stop": 2, "action": "relabel", "labels": ["B-ORG", "I-ORG"]}
+    ada.post("decisions", {"sentence_number": 0, "start": 0, "stop": 1, "action": "relabel", "labels": ["B-ORG"]})
+    body = {"sentence_number": 0, "start": 0, "stop": 2, "action": "relabel", "labels": ["B-ORG", "I-ORG"]}
     assert "no number for the label 'I-ORG'" in ada.post("decisions", body, 400)["error"]
     ada.post("export")
     expected = "\n".join([rows[0].replace("[1, 0]", "[2, 0]"), rows[1]])

@@ -18,7 +18,7 @@ from tagtrace.review.http.gate import MAX_BODY, MAX_IMPORT
 from tagtrace.review.http.serve import address, check_host, listen
 from tests.review.made import Client, light_review
 
-DECISION = {"rank": 1, "chain": 0, "start": 0, "stop": 1, "action": "accept"}
+DECISION = {"rank": 1, "sentence_number": 0, "start": 0, "stop": 1, "action": "accept"}
 TOKEN = "a-token-of-the-server"
 
 

@@ -74,9 +74,9 @@ def test_all_mispredictions_are_there(ada: Client, file: ProjectFile) -> None:
 
 def test_the_loss_of_an_error_is_that_of_its_gold_labels(ada: Client, file: ProjectFile, error: dict[str, Any]) -> None:
     query = query_of(ada, file, error)
-    chain = ada.review.held.chains[ada.review.held.number_of[error["sentence"]]]  # type: ignore[union-attr]
+    sentence = ada.review.held.sentences[ada.review.held.number_of[error["sentence"]]]  # type: ignore[union-attr]
     index = ada.review.the_model().index
-    gold = Query(query.features, torch.tensor(index.labels.encode(chain.labels)), query.start, query.stop)
+    gold = Query(query.features, torch.tensor(index.labels.encode(sentence.labels)), query.start, query.stop)
     assert error["loss"] == pytest.approx(float(gold.loss(index.head).detach()), rel=1e-5)
     losses = [one["loss"] for one in ada.get("errors", limit=1000)["items"]]
     assert losses == sorted(losses, reverse=True)
@@ -112,12 +112,12 @@ def test_why_is_what_an_explainer_says(
     expected = Explainer(index, curvature).explain(query_of(ada, file, error), score, kind, 5)
     for side in ("supporters", "opposers"):
         ranked = getattr(expected, side)
-        assert [(one["chain"], one["start"], one["stop"]) for one in found[side]] == [
-            (one.chain, one.start, one.stop) for one in ranked
+        assert [(one["sentence_number"], one["start"], one["stop"]) for one in found[side]] == [
+            (one.sentence_number, one.start, one.stop) for one in ranked
         ]
         assert [one["score"] for one in found[side]] == pytest.approx([one.score for one in ranked], rel=1e-4)
         for one in found[side]:
-            sentence = index.sentence(one["chain"])
+            sentence = index.sentence(one["sentence_number"])
             assert tuple(one["tokens"]) == sentence.tokens[one["start"] : one["stop"]]
             assert tuple(one["labels"]) == sentence.labels[one["start"] : one["stop"]]
     assert found["query"]["explained"] == error["predicted"]
@@ -163,7 +163,7 @@ def test_questions_that_make_no_sense(ada: Client, error: dict[str, Any], change
 def edits_of(ada: Client, error: dict[str, Any]) -> list[dict[str, Any]]:
     """Without the strongest supporter, and the second one relabelled O."""
     first, second = ada.get("why", **where(error), score="influence", curvature="auto")["supporters"][:2]
-    names = ("chain", "start", "stop")
+    names = ("sentence_number", "start", "stop")
     return [{**{name: first[name] for name in names}, "labels": None},
             {**{name: second[name] for name in names}, "labels": ["O"]}]  # fmt: skip
 
@@ -175,7 +175,12 @@ def test_what_if_is_what_the_library_says(ada: Client, file: ProjectFile, error:
         Explainer(index),
         query_of(ada, file, error),
         [
-            Edit(one["chain"], one["start"], one["stop"], one["labels"] and tuple(index.labels.encode(one["labels"])))
+            Edit(
+                one["sentence_number"],
+                one["start"],
+                one["stop"],
+                one["labels"] and tuple(index.labels.encode(one["labels"])),
+            )
             for one in edits
         ],
         verify=True,
@@ -222,7 +227,7 @@ def finished(ada: Client, job: int) -> Any:
 def test_jobs_that_fail_say_why(ada: Client, error: dict[str, Any]) -> None:
     assert "nothing to suppose" in ada.post("jobs", where(error, kind="verify"), 400)["error"]
     assert "sentence" in ada.post("jobs", {"kind": "verify"}, 400)["error"]
-    twice = [{"chain": 0, "start": 0, "stop": 1, "labels": None}] * 2
+    twice = [{"sentence_number": 0, "start": 0, "stop": 1, "labels": None}] * 2
     found = finished(ada, ada.post("jobs", where(error, kind="verify", edits=twice))["job"])
     assert found["state"] == "failed"
     assert "both hold token 0" in found["error"]
@@ -264,7 +269,7 @@ def test_every_answer_is_as_documented(ada: Client, error: dict[str, Any]) -> No
         shapes.WhyAnswer: ada.get("why", **where(error)),
         shapes.DecidedAnswer: ada.decide(1),
         shapes.BulkAnswer: ada.post("decisions/bulk", {"decisions": [
-            {"chain": 3, "start": 0, "stop": 1, "action": "skip"}]}),
+            {"sentence_number": 3, "start": 0, "stop": 1, "action": "skip"}]}),
         shapes.UndoAnswer: ada.post("undo"),
         shapes.RedoAnswer: ada.post("redo"),
         shapes.FindingsAnswer: ada.get("findings", limit=1000),

@@ -5,7 +5,7 @@ label. ``encoder_folds`` trains an encoder for each fold too, and keeps finished
 trusted sentences as well: the heads together with the training data, the taggers after it (``recipes.train_further``).
 
 folds.json           what they belong to (tagger, data, trusted data, options), and the checksum of each file
-fold-0.safetensors   marginals (n, C), conditional (n,) and joint (b,) losses of the fold's chains
+fold-0.safetensors   marginals (n, C), conditional (n,) and joint (b,) losses of the fold's sentences
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tagtrace._checks import DataError, OptionError, TagtraceError
 from tagtrace._files import file_moved_when_whole
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
-from tagtrace.findings.judges.probabilities import Probabilities, chain_rows, empty, fill, fill_by, token_places
+from tagtrace.findings.judges.probabilities import Probabilities, empty, fill, fill_by, sentence_rows, token_places
 from tagtrace.findings.judges.recipes import train_further
 from tagtrace.index import Index
 from tagtrace.index.files import FileRecord, map_tensors, write_tensors
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
 from tagtrace.index.shards import join_rows
-from tagtrace.influence.scoring.candidates import chain_documents
+from tagtrace.influence.scoring.candidates import sentence_documents
 from tagtrace.tagger import (
     Head,
     RefitOptions,
@@ -54,17 +54,17 @@ _log = logging.getLogger(__name__)
 
 
 def assign_folds(documents: Sequence[str], num_folds: int = 5, seed: int = 0) -> Tensor:
-    """A fold for each chain, (B,): chains of one document together, folds of like numbers of documents.
+    """A fold for each sentence, (B,): sentences of one document together, folds of like numbers of documents.
 
-    ``documents`` has the name of each chain's document; a chain without one, or of the only one that there is, is a
-    document of its own.
+    ``documents`` has the name of each sentence's document; a sentence without one, or of the only one that there is, is
+    a document of its own.
     """
     if num_folds < 2:
         raise OptionError(f"num_folds {num_folds}: must be at least 2")
     if len(set(documents)) == 1:
         documents = [""] * len(documents)
     numbers: dict[str | int, int] = {}
-    document = [numbers.setdefault(name or chain, len(numbers)) for chain, name in enumerate(documents)]
+    document = [numbers.setdefault(name or number, len(numbers)) for number, name in enumerate(documents)]
     if len(numbers) < num_folds:
         what = "documents" if any(documents) else "sentences"
         raise OptionError(f"num_folds {num_folds}: the data has only {len(numbers)} {what}; ask for fewer folds")
@@ -89,17 +89,17 @@ def out_of_sample(
     ``trusted`` sentences are added to every fold (``taught_head``). ``tolerance`` is for max |gradient|. ``progress``
     counts the sentences whose probabilities are known.
     """
-    folds = assign_folds(chain_documents(index), num_folds, seed)
+    folds = assign_folds(sentence_documents(index), num_folds, seed)
     labels = torch.cat([shard.labels for shard in index.shards])
     found = empty(index.lengths, labels, len(index.labels), "out-of-sample")
     done = 0
     for fold in range(num_folds):
         head = taught_head(index, folds != fold, trusted, tolerance=tolerance, device=device)
-        for chains, part in chain_rows(index, folds == fold):
-            fill(found, chains, head, part)
-            done += len(chains)
+        for sentences, part in sentence_rows(index, folds == fold):
+            fill(found, sentences, head, part)
+            done += len(sentences)
         if progress is not None:
-            progress(done, index.num_chains)
+            progress(done, index.num_sentences)
     return found
 
 
@@ -111,12 +111,12 @@ def taught_head(
     tolerance: float = 1e-4,
     device: torch.device | None = None,
 ) -> Head:
-    """The index's head refitted on the chains where ``keep`` (B,) is True, and on ``trusted`` ones.
+    """The index's head refitted on the sentences where ``keep`` (B,) is True, and on ``trusted`` ones.
 
-    Trusted chains are few: they are repeated until they are at least as many as the others, so that what they teach
+    Trusted sentences are few: they are repeated until they are at least as many as the others, so that what they teach
     is not drowned.
     """
-    rows = [part for _, part in chain_rows(index, keep)]
+    rows = [part for _, part in sentence_rows(index, keep)]
     if trusted is not None:
         if len(trusted.lengths) == 0:
             raise DataError("there are no trusted sentences to learn from; give some")
@@ -147,12 +147,12 @@ def encoder_folds(
     again with the same arguments. ``training`` is called with (fold, step).
     """
     options = options or TrainOptions()
-    chains = _checked_chains(tagger, corpus)
+    sentences = _checked_sentences(tagger, corpus)
     if trusted:
-        tagger.labelled_chains([sentence for sentence in trusted if len(sentence)], "trusted")
-    folds = assign_folds([chain.document for chain in chains], num_folds, seed)
-    lengths = torch.tensor([len(chain) for chain in chains])
-    labels = torch.tensor([label for chain in chains for label in tagger.labels.encode(chain.labels)])
+        tagger.labelled([sentence for sentence in trusted if len(sentence)], "trusted")
+    folds = assign_folds([sentence.document for sentence in sentences], num_folds, seed)
+    lengths = torch.tensor([len(sentence) for sentence in sentences])
+    labels = torch.tensor([label for sentence in sentences for label in tagger.labels.encode(sentence.labels)])
     found = empty(lengths, labels, len(tagger.labels), "out-of-sample")
     kept = KeptFolds(Path(folder), folds_owner(tagger, corpus, trusted, options, num_folds, seed))
     done = 0
@@ -161,31 +161,31 @@ def encoder_folds(
         if not kept.load(fold, found, held_out):
             checkpoint = kept.folder / f"training-{fold}"
             trained = deepcopy(tagger)
-            others = [chains[chain] for chain in (folds != fold).nonzero().squeeze(1).tolist()]
+            others = [sentences[number] for number in (folds != fold).nonzero().squeeze(1).tolist()]
             report = None if training is None else lambda step, fold=fold: training(fold, step)
             train_tagger(trained, others, (), options, checkpoint=checkpoint, progress=report)
             if trusted:
                 train_further(trained, trusted, options, report)
-            fill_by(trained, found, held_out, chains)
+            fill_by(trained, found, held_out, sentences)
             kept.save(fold, found, held_out)
             remove_checkpoint(checkpoint)
         done += len(held_out)
         if progress is not None:
-            progress(done, len(chains))
+            progress(done, len(sentences))
     return found
 
 
-def _checked_chains(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
-    """The chains of the corpus; refuses what would leak labels or cannot be trained."""
+def _checked_sentences(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
+    """The sentences of the corpus; refuses what would leak labels or cannot be trained."""
     if not tagger.encoder.trainable:
         raise OptionError(f"a {tagger.encoder.kind} encoder is not trained; refit the head alone for each fold")
     if tagger.record.keys() & {"training", "refit"}:
         raise OptionError("the tagger is trained already and has seen the labels; give an untrained one")
-    chains = tagger.labelled_chains(corpus.sentences, "training")
-    names = [(chain.path, chain.document) for chain in chains if chain.document]
+    sentences = tagger.labelled(corpus.sentences, "training")
+    names = [(sentence.path, sentence.document) for sentence in sentences if sentence.document]
     if tagger.unit == "document" and len(set(names)) < len(names):
         raise DataError(f"{corpus.path}: a document stands in two places; put its sentences together")
-    return chains
+    return sentences
 
 
 def folds_owner(
@@ -225,28 +225,28 @@ class KeptFolds:
         if changed:
             raise OptionError(f"{folder}: folds of another run (different {', '.join(changed)}); choose another folder")
 
-    def load(self, fold: int, into: Probabilities, chains: Tensor) -> bool:
-        """Fill in the fold's chains from its file; False where it is not there, or damaged."""
+    def load(self, fold: int, into: Probabilities, sentences: Tensor) -> bool:
+        """Fill in the fold's sentences from its file; False where it is not there, or damaged."""
         record = self.files.get(_name(fold))
         if record is None:
             return False
         try:
             record.check(self.folder, contents=True)
             saved = map_tensors(self.folder / record.name)
-            tokens = token_places(into.lengths, chains)
+            tokens = token_places(into.lengths, sentences)
             into.marginals[tokens] = saved["marginals"]
             into.conditional_losses[tokens] = saved["conditional"]
-            into.joint_losses[chains] = saved["joint"]
+            into.joint_losses[sentences] = saved["joint"]
         except (TagtraceError, KeyError, RuntimeError):
             _log.warning("%s: damaged; trained again", self.folder / record.name)
             return False
         return True
 
-    def save(self, fold: int, found: Probabilities, chains: Tensor) -> None:
+    def save(self, fold: int, found: Probabilities, sentences: Tensor) -> None:
         """Keep a finished fold."""
-        tokens = token_places(found.lengths, chains)
+        tokens = token_places(found.lengths, sentences)
         tensors = {"marginals": found.marginals[tokens], "conditional": found.conditional_losses[tokens]}
-        record = write_tensors(self.folder / _name(fold), {**tensors, "joint": found.joint_losses[chains]})
+        record = write_tensors(self.folder / _name(fold), {**tensors, "joint": found.joint_losses[sentences]})
         self.files[record.name] = record
         self._note()
 

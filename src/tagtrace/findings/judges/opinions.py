@@ -43,11 +43,11 @@ def head_opinions(
     progress: Progress | None = None,
 ) -> list[Probabilities]:
     """In sample and out of sample, by heads refitted with the features of ``trusted`` sentences added."""
-    everything = torch.ones(index.num_chains, dtype=torch.bool)
+    everything = torch.ones(index.num_sentences, dtype=torch.bool)
     head = index.head if trusted is None else taught_head(index, everything, trusted, device=device)
     found = empty(index.lengths, torch.cat([shard.labels for shard in index.shards]), len(index.labels))
     for shard in index.shards:
-        fill(found, torch.arange(shard.first_chain, shard.first_chain + len(shard.lengths)), head, shard.rows())
+        fill(found, torch.arange(shard.first_sentence, shard.first_sentence + len(shard.lengths)), head, shard.rows())
     return [found, out_of_sample(index, num_folds, seed, trusted=trusted, device=device, progress=progress)]
 
 
@@ -95,8 +95,8 @@ def _in_sample(
         if trusted:
             taught.head = taught.head.float()
             train_further(taught, trusted, recipe, None if training is None else lambda step: training(num_folds, step))
-        chains = [chain for chain in taught.chains(corpus.sentences) if len(chain)]
-        fill_by(taught, found, everything, chains)
+        sentences = [sentence for sentence in taught.joined(corpus.sentences) if len(sentence)]
+        fill_by(taught, found, everything, sentences)
         kept.save(0, found, everything)
     return found
 

@@ -26,15 +26,15 @@ from tagtrace.tagger.tagger import Progress, Tagger
 
 Source = Literal["in-sample", "out-of-sample"]
 
-CHAINS = 4096
-"""Chains that are encoded at a time."""
+SENTENCES = 4096
+"""Sentences that are encoded at a time."""
 MAX_TOKENS = 8192
-"""Features are converted to the head's dtype this many tokens at a time (or one longer chain)."""
+"""Features are converted to the head's dtype this many tokens at a time (or one longer sentence)."""
 
 
 @dataclass(frozen=True)
 class Probabilities:
-    """N tokens in B chains, in the order of the index."""
+    """N tokens in B sentences, in the order of the index."""
 
     marginals: Tensor
     """p(y_t = c | x), (N, C) float32."""
@@ -45,21 +45,21 @@ class Probabilities:
     conditional_losses: Tensor
     """-log p(y_t | labels of all other tokens, x), (N,) float64."""
     joint_losses: Tensor
-    """-log p(y | x) of each chain, (B,) float64."""
+    """-log p(y | x) of each sentence, (B,) float64."""
     source: Source
 
     def __post_init__(self) -> None:
-        num_tokens, num_chains = len(self.labels), len(self.lengths)
+        num_tokens, num_sentences = len(self.labels), len(self.lengths)
         shapes = [len(self.marginals), len(self.conditional_losses), len(self.joint_losses), int(self.lengths.sum())]
-        if shapes != [num_tokens, num_tokens, num_chains, num_tokens]:
+        if shapes != [num_tokens, num_tokens, num_sentences, num_tokens]:
             raise DataError(
-                f"probabilities of {shapes[0]} tokens do not fit {num_tokens} labels in {num_chains} chains"
+                f"probabilities of {shapes[0]} tokens do not fit {num_tokens} labels in {num_sentences} sentences"
             )
 
     def check_index(self, index: Index) -> None:
         """Raise DataError unless these are of the labels of this index."""
-        same_chains = torch.equal(self.lengths, index.lengths) and self.marginals.shape[1] == len(index.labels)
-        if not same_chains or not torch.equal(self.labels, torch.cat([shard.labels for shard in index.shards])):
+        same_sentences = torch.equal(self.lengths, index.lengths) and self.marginals.shape[1] == len(index.labels)
+        if not same_sentences or not torch.equal(self.labels, torch.cat([shard.labels for shard in index.shards])):
             raise DataError(f"{index.folder}: the probabilities are of other data; work them out for this index")
 
 
@@ -68,10 +68,10 @@ def in_sample(index: Index, progress: Progress | None = None) -> Probabilities:
     """Of the index's own head, in one pass over its features."""
     probabilities = empty(index.lengths, torch.cat([shard.labels for shard in index.shards]), len(index.labels))
     for shard in index.shards:
-        chains = torch.arange(shard.first_chain, shard.first_chain + len(shard.lengths))
-        fill(probabilities, chains, index.head, shard.rows())
+        sentences = torch.arange(shard.first_sentence, shard.first_sentence + len(shard.lengths))
+        fill(probabilities, sentences, index.head, shard.rows())
         if progress is not None:
-            progress(int(chains[-1]) + 1, index.num_chains)
+            progress(int(sentences[-1]) + 1, index.num_sentences)
     return probabilities
 
 
@@ -83,35 +83,35 @@ def empty(lengths: Tensor, labels: Tensor, num_labels: int, source: Source = "in
 
 
 @torch.no_grad()
-def fill(probabilities: Probabilities, chains: Tensor, head: Head, rows: Rows) -> None:
-    """Set the values of ``chains`` (b,), whose features are ``rows``, in the same order, to what ``head`` gives."""
-    places = token_places(probabilities.lengths, chains)  # (n,)
-    first_token = first_chain = 0
+def fill(probabilities: Probabilities, sentences: Tensor, head: Head, rows: Rows) -> None:
+    """Set the values of ``sentences`` (b,), whose features are ``rows``, in the same order, to what ``head`` gives."""
+    places = token_places(probabilities.lengths, sentences)  # (n,)
+    first_token = first_sentence = 0
     for chunk in rows.chunks(MAX_TOKENS):
         tokens = places[first_token : first_token + len(chunk.labels)]
-        some = chains[first_chain : first_chain + len(chunk.lengths)]
+        some = sentences[first_sentence : first_sentence + len(chunk.lengths)]
         nodes, conditional, joint = _believed(head, chunk)
         probabilities.marginals[tokens] = nodes.float().cpu()
         probabilities.conditional_losses[tokens] = conditional.cpu()
         probabilities.joint_losses[some] = joint.cpu()
-        first_token, first_chain = first_token + len(tokens), first_chain + len(some)
+        first_token, first_sentence = first_token + len(tokens), first_sentence + len(some)
 
 
-def fill_by(tagger: Tagger, probabilities: Probabilities, chains: Tensor, sentences: Sequence[Sentence]) -> None:
-    """Set the values of ``chains`` (b,) to what ``tagger`` believes, some of them at a time; ``sentences`` are all."""
+def fill_by(tagger: Tagger, probabilities: Probabilities, numbers: Tensor, sentences: Sequence[Sentence]) -> None:
+    """Set the values of the sentences ``numbers`` (b,) to what ``tagger`` believes; ``sentences`` are all of them."""
     head = deepcopy(tagger.head).double().cpu()
-    for some in chains.split(CHAINS):
-        fill(probabilities, some, head, tagger.rows([sentences[chain] for chain in some.tolist()]))
+    for some in numbers.split(SENTENCES):
+        fill(probabilities, some, head, tagger.rows([sentences[number] for number in some.tolist()]))
 
 
-def token_places(lengths: Tensor, chains: Tensor) -> Tensor:
-    """The rows of the tokens of ``chains`` (b,) where all chains have ``lengths`` (B,), (n,)."""
-    starts, some = (lengths.cumsum(0) - lengths)[chains], lengths[chains]
+def token_places(lengths: Tensor, sentences: Tensor) -> Tensor:
+    """The rows of the tokens of ``sentences`` (b,) where all sentences have ``lengths`` (B,), (n,)."""
+    starts, some = (lengths.cumsum(0) - lengths)[sentences], lengths[sentences]
     return torch.repeat_interleave(starts, some) + positions(some)
 
 
 def positions(lengths: Tensor) -> Tensor:
-    """The position of each token in its chain, (n,).
+    """The position of each token in its sentence, (n,).
 
     >>> positions(torch.tensor([2, 3])).tolist()
     [0, 1, 0, 1, 2]
@@ -119,28 +119,28 @@ def positions(lengths: Tensor) -> Tensor:
     return torch.arange(int(lengths.sum())) - torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
 
 
-def chain_rows(index: Index, keep: Tensor) -> Iterator[tuple[Tensor, Rows]]:
-    """The chains where ``keep`` (B,) is True, shard by shard: their numbers, and features in the stored dtype."""
+def sentence_rows(index: Index, keep: Tensor) -> Iterator[tuple[Tensor, Rows]]:
+    """The sentences where ``keep`` (B,) is True, shard by shard: their numbers, and features in the stored dtype."""
     for shard in index.shards:
-        kept = keep[shard.first_chain : shard.first_chain + len(shard.lengths)]
+        kept = keep[shard.first_sentence : shard.first_sentence + len(shard.lengths)]
         if bool(kept.any()):
-            chains = kept.nonzero().squeeze(1)
-            tokens = token_places(shard.lengths, chains)
-            part = Rows(shard.features[tokens], shard.labels[tokens], shard.lengths[chains])
-            yield chains + shard.first_chain, part
+            sentences = kept.nonzero().squeeze(1)
+            tokens = token_places(shard.lengths, sentences)
+            part = Rows(shard.features[tokens], shard.labels[tokens], shard.lengths[sentences])
+            yield sentences + shard.first_sentence, part
 
 
 def _believed(head: Head, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     """Node marginals (n, C), conditional losses (n,) and joint losses (b,) under ``head``."""
     scores = head(rows.features.to(head.weight), rows.lengths)
     labels = pad_rows(rows.labels, rows.lengths)  # (b, T)
-    chains = run(scores)
-    joint = chains.log_z() - crf.path_score(scores, labels)
+    sentences = run(scores)
+    joint = sentences.log_z() - crf.path_score(scores, labels)
     segments = token_segments(rows.lengths)  # (n, 3)
-    return unpad_rows(chains.nodes(), rows.lengths), crf.conditional_loss(scores, labels, segments), joint
+    return unpad_rows(sentences.nodes(), rows.lengths), crf.conditional_loss(scores, labels, segments), joint
 
 
 def token_segments(lengths: Tensor) -> Tensor:
-    """(chain, start, stop) of every token, (n, 3)."""
-    chain, start = torch.repeat_interleave(torch.arange(len(lengths)), lengths), positions(lengths)
-    return torch.stack([chain, start, start + 1], 1)
+    """(sentence, start, stop) of every token, (n, 3)."""
+    number, start = torch.repeat_interleave(torch.arange(len(lengths)), lengths), positions(lengths)
+    return torch.stack([number, start, start + 1], 1)

@@ -62,7 +62,7 @@ def train_further(
 ) -> None:
     """Train a tagger on trusted sentences alone, ``EPOCHS`` epochs and at least ``MIN_STEPS`` steps."""
     trusted = [sentence for sentence in trusted if len(sentence)]
-    num_batches = math.ceil(len(tagger.labelled_chains(trusted, "trusted")) / recipe.batch_size)
+    num_batches = math.ceil(len(tagger.labelled(trusted, "trusted")) / recipe.batch_size)
     rate = recipe.learning_rate or tagger.encoder.learning_rate
     further = replace(
         recipe, epochs=max(EPOCHS, math.ceil(MIN_STEPS / num_batches)), learning_rate=RATE * rate,

@@ -19,7 +19,7 @@ from tagtrace.index import Index
 from tagtrace.index.files import map_tensors
 from tagtrace.index.shards import text_name
 from tagtrace.index.text import Strings
-from tagtrace.influence.scoring.candidates import chain_documents
+from tagtrace.influence.scoring.candidates import sentence_documents
 from tagtrace.influence.scoring.filters import label_types
 
 ConditionKind = Literal["opening", "form", "before", "after"]
@@ -82,20 +82,20 @@ class Text:
         self.types = [*dict.fromkeys(names)]
         self.type = np.array([self.types.index(name) for name in names])[self.labels]  # (N,)
         self.lengths, self.firsts = index.lengths.numpy(), index.starts.numpy()  # (B,)
-        self.chain = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (N,)
-        self.documents = chain_documents(index)
+        self.sentence_number = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (N,)
+        self.documents = sentence_documents(index)
         self.has_documents = any(self.documents)
 
     @cached_property
     def document(self) -> np.ndarray:
-        """The number of each chain's document, (B,); a chain without one is a document of its own."""
+        """The number of each sentence's document, (B,); a sentence without one is a document of its own."""
         numbers: dict[str | int, int] = {}
-        found = [numbers.setdefault(name or chain, len(numbers)) for chain, name in enumerate(self.documents)]
+        found = [numbers.setdefault(name or number, len(numbers)) for number, name in enumerate(self.documents)]
         return np.array(found)
 
     @cached_property
     def opening(self) -> np.ndarray:
-        """The word that the document of each chain begins with, (B,)."""
+        """The word that the document of each sentence begins with, (B,)."""
         filled = np.flatnonzero(self.lengths)
         documents, first = np.unique(self.document[filled], return_index=True)
         words = np.full(self.document.max() + 1, self.edge)
@@ -133,7 +133,7 @@ class Text:
 
     def rows(self, finding: Finding) -> tuple[int, int]:
         """The rows start:stop of a finding."""
-        first = int(self.firsts[finding.chain])
+        first = int(self.firsts[finding.sentence_number])
         return first + finding.start, first + finding.stop
 
     def given_types(self, finding: Finding) -> Types:
@@ -155,7 +155,7 @@ class Text:
             stops = starts + 1
             forms, strings = self._token_forms(starts, is_wanted, findings)
         codes: dict[ConditionKind, np.ndarray] = {
-            "opening": self.opening[self.chain[starts]],
+            "opening": self.opening[self.sentence_number[starts]],
             "form": forms,
             "before": self.before[starts],
             "after": self.after[stops - 1],
@@ -188,12 +188,14 @@ class Text:
         return places[starts], strings
 
     def _repeats(self, text: tuple[int, ...], rows: np.ndarray, is_wanted: np.ndarray) -> np.ndarray:
-        """Those of ``rows``, where the first word stands, from which all of ``text`` follows, wanted, in one chain."""
+        """Those of ``rows``, where the first word stands, from which all of ``text`` follows, wanted, in one
+        sentence.
+        """
         rows = rows[rows + len(text) <= len(self.words)]
         for shift in range(1, len(text)):
             there = rows + shift
             is_same = (self.words[there] == text[shift]) & is_wanted[there]
-            rows = rows[is_same & (self.chain[there] == self.chain[rows])]
+            rows = rows[is_same & (self.sentence_number[there] == self.sentence_number[rows])]
         return rows
 
 

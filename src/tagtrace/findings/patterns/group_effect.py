@@ -117,27 +117,32 @@ def pattern_edits(index: Index, findings: Sequence[Finding]) -> list[Edit]:
 
     Raises OptionError where two findings overlap, or where labels would no longer spell segments.
     """
-    edits = [Edit(one.chain, one.start, one.stop, tuple(index.labels.encode(one.proposed))) for one in findings]
+    edits = [
+        Edit(one.sentence_number, one.start, one.stop, tuple(index.labels.encode(one.proposed))) for one in findings
+    ]
     owners: dict[tuple[int, int], int] = {}
     labels: dict[int, list[int]] = {}
     for one, edit in zip(findings, edits, strict=True):
         check_place(index, one)
         for t in range(one.start, one.stop):
-            if (other := owners.get((one.chain, t))) is not None:
+            if (other := owners.get((one.sentence_number, t))) is not None:
                 raise OptionError(f"findings {other} and {one.rank} overlap in sentence {one.sentence}; fix only one")
-            owners[one.chain, t] = one.rank
-        whole = labels.setdefault(one.chain, index.chain(one.chain).labels.tolist())
+            owners[one.sentence_number, t] = one.rank
+        whole = labels.setdefault(one.sentence_number, index.sentence_rows(one.sentence_number).labels.tolist())
         whole[one.start : one.stop] = edit.labels or ()
     for one in findings:
-        _check_spelling(index, one, labels[one.chain])
+        _check_spelling(index, one, labels[one.sentence_number])
     return edits
 
 
 def check_place(index: Index, finding: Finding) -> None:
     """Raise DataError unless the index has the tokens of a finding, labelled as it says."""
     found: tuple[str, ...] = ()
-    if 0 <= finding.chain < index.num_chains and 0 <= finding.start < finding.stop <= index.lengths[finding.chain]:
-        labels = index.chain(finding.chain).labels[finding.start : finding.stop]
+    if (
+        0 <= finding.sentence_number < index.num_sentences
+        and 0 <= finding.start < finding.stop <= index.lengths[finding.sentence_number]
+    ):
+        labels = index.sentence_rows(finding.sentence_number).labels[finding.start : finding.stop]
         found = index.labels.decode(labels.tolist())
     if found != finding.given or len(finding.proposed) != len(finding.given):
         raise DataError(

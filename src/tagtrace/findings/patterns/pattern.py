@@ -222,8 +222,8 @@ class _Change:
             kind: codes[last if kind == "after" else self.segment] for kind, codes in opportunities.codes.items()
         }
         self.confidence = np.array([finding.confidence for finding in findings])
-        self.document = text.document[[finding.chain for finding in findings]]  # (f,)
-        self.owner = text.document[text.chain[opportunities.starts]]  # the document of each opportunity, (n,)
+        self.document = text.document[[finding.sentence_number for finding in findings]]  # (f,)
+        self.owner = text.document[text.sentence_number[opportunities.starts]]  # the document of each opportunity, (n,)
         self.num_documents = int(text.document.max()) + 1
         self.is_left = np.ones(len(findings), dtype=bool)
         self.is_open = np.ones(len(opportunities.starts), dtype=bool)

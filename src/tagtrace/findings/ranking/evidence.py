@@ -28,9 +28,9 @@ MAX_QUERIES = 64
 class Hurt:
     """A trusted token that a finding's labels oppose."""
 
-    chain: int
+    sentence_number: int
     place: int
-    """Among the trusted chains that were read."""
+    """Among the trusted sentences that were read."""
     gold: int
     predicted: int
     cosine: float
@@ -42,10 +42,12 @@ def hurt_queries(index: Index, trusted: Trusted, findings: Sequence[Finding], mo
     """For each finding's rank the trusted tokens asked about that its labels oppose most, at most ``most``."""
     if not findings or not len(trusted):
         return {}
-    chains = sorted({one.chain for one in findings})
-    some = _gathered(index, chains)
-    first = dict(zip(chains, (some.lengths.cumsum(0) - some.lengths).tolist(), strict=True))
-    rows = torch.tensor([first[one.chain] + t for one in findings for t in range(one.start, one.stop)])  # (n,)
+    sentences = sorted({one.sentence_number for one in findings})
+    some = _gathered(index, sentences)
+    first = dict(zip(sentences, (some.lengths.cumsum(0) - some.lengths).tolist(), strict=True))
+    rows = torch.tensor(
+        [first[one.sentence_number] + t for one in findings for t in range(one.start, one.stop)]
+    )  # (n,)
     owner = torch.tensor([number for number, one in enumerate(findings) for _ in range(one.start, one.stop)])  # (n,)
     tokens = TokenPass(index.head, some)
     sizes = tokens.norms()[rows]  # (n,)
@@ -68,12 +70,12 @@ def hurt_queries(index: Index, trusted: Trusted, findings: Sequence[Finding], mo
     }
 
 
-def _gathered(index: Index, chains: Sequence[int]) -> Shard:
-    """Some chains of an index as a shard of their own."""
-    rows = [index.chain(chain) for chain in chains]
+def _gathered(index: Index, sentences: Sequence[int]) -> Shard:
+    """Some sentences of an index as a shard of their own."""
+    rows = [index.sentence_rows(number) for number in sentences]
     return Shard(
         torch.cat([one.features for one in rows]),
-        torch.cat([index.errors(chain) for chain in chains]),
+        torch.cat([index.errors(number) for number in sentences]),
         torch.cat([one.labels for one in rows]),
         torch.cat([one.lengths for one in rows]),
         0,
@@ -82,6 +84,6 @@ def _gathered(index: Index, chains: Sequence[int]) -> Shard:
 
 
 def _hurt(trusted: Trusted, query: int, cosine: float) -> Hurt:
-    chain, place, _ = trusted.segments[query].tolist()
+    number, place, _ = trusted.segments[query].tolist()
     token = trusted.tokens[query]
-    return Hurt(chain, place, int(trusted.rows.labels[token]), int(trusted.predicted[token]), cosine)
+    return Hurt(number, place, int(trusted.rows.labels[token]), int(trusted.predicted[token]), cosine)

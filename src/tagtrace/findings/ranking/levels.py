@@ -28,23 +28,23 @@ class LevelScores:
 
     index: Index
     candidates: Candidates
-    """Where they are: ``candidates.parts(number)`` gives (chain, start, stop)."""
+    """Where they are: ``candidates.parts(number)`` gives (sentence, start, stop)."""
     scores: Tensor
     """(K,) float64"""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """``ID:START:STOP`` of tokens and segments, the ids of sentences, the names of documents."""
-        ids = chain_ids(self.index)
+        ids = sentence_ids(self.index)
         candidates = self.candidates
         if candidates.kind == "document":
-            # a chain without a document stands alone
+            # a sentence without a document stands alone
             return tuple(
                 [name or ids[candidates.parts(number)[0][0]] for number, name in enumerate(candidates.documents)]
             )
         if candidates.kind == "sentence":
-            return tuple([ids[chain] for chain, _, _ in candidates.segments.tolist()])
-        return tuple([f"{ids[chain]}:{start}:{stop}" for chain, start, stop in candidates.segments.tolist()])
+            return tuple([ids[sentence_number] for sentence_number, _, _ in candidates.segments.tolist()])
+        return tuple([f"{ids[number]}:{start}:{stop}" for number, start, stop in candidates.segments.tolist()])
 
     def order(self) -> Tensor:
         """Their numbers, the most suspicious first, (K,); equal scores in the order of the data."""
@@ -98,8 +98,8 @@ def _members(index: Index, candidates: Candidates) -> tuple[Tensor, Tensor]:
     return tokens, torch.repeat_interleave(numbers, lengths)
 
 
-def chain_ids(index: Index) -> list[str]:
-    """The id of every chain of an index."""
+def sentence_ids(index: Index) -> list[str]:
+    """The id of every sentence of an index."""
     found: list[str] = []
     for number, shard in enumerate(index.shards):
         columns = map_tensors(index.folder / text_name(number))

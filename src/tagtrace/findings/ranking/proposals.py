@@ -54,23 +54,25 @@ def propose(
             break
         if row in taken:
             continue
-        chain, place = index.locate(row)
-        if chain not in proposals:
-            proposals[chain] = _Proposal.of(index, believed, chain)
-        start, stop, labels = proposals[chain].around(place)
+        number, place = index.locate(row)
+        if number not in proposals:
+            proposals[number] = _Proposal.of(index, believed, number)
+        start, stop, labels = proposals[number].around(place)
         rows = range(row - place + start, row - place + stop)
-        is_new = labels != proposals[chain].sentence.labels and taken.isdisjoint(rows)
+        is_new = labels != proposals[number].sentence.labels and taken.isdisjoint(rows)
         if is_new:  # an alternative may reach into a finding that is there already
-            found.append(_finding(index, proposals[chain], start, stop, labels, scores, evidence or {}, len(found) + 1))
+            found.append(
+                _finding(index, proposals[number], start, stop, labels, scores, evidence or {}, len(found) + 1)
+            )
         taken.update(rows if is_new else (row,))
     return found
 
 
 @dataclass(frozen=True)
 class _Proposal:
-    """A chain with the likeliest labelling of it."""
+    """A sentence with the likeliest labelling of it."""
 
-    chain: int
+    sentence_number: int
     first: int
     """Its first row."""
     sentence: Sentence
@@ -80,13 +82,17 @@ class _Proposal:
     likeliest: tuple[str, ...]
 
     @classmethod
-    def of(cls, index: Index, believed: Tensor, chain: int) -> _Proposal:
-        first = int(index.starts[chain])
-        some = believed[first : first + int(index.lengths[chain])]
-        return cls(chain, first, index.sentence(chain), index.labels, some, best_labels(some, index.labels))
+    def of(cls, index: Index, believed: Tensor, sentence_number: int) -> _Proposal:
+        first = int(index.starts[sentence_number])
+        some = believed[first : first + int(index.lengths[sentence_number])]
+        return cls(
+            sentence_number, first, index.sentence(sentence_number), index.labels, some, best_labels(some, index.labels)
+        )
 
     def around(self, place: int) -> tuple[int, int, tuple[str, ...]]:
-        """The stretch start:stop around a token whose labels should change, and the chain's labels with the change."""
+        """The stretch start:stop around a token whose labels should change, and the sentence's labels with the
+        change.
+        """
         for labels in self._labellings(place):
             for start, stop in differences(self.sentence.labels, labels, self.labels.scheme):
                 if start <= place < stop:
@@ -101,7 +107,7 @@ class _Proposal:
 
 
 def best_labels(believed: Tensor, labels: LabelSet, ruled_out: Tensor | None = None) -> tuple[str, ...]:
-    """The likeliest well-formed labels of one chain with probabilities (T, C), tokens taken one by one.
+    """The likeliest well-formed labels of one sentence with probabilities (T, C), tokens taken one by one.
 
     Labels ``ruled_out`` (T, C) are not taken; no labels at all where nothing well-formed is left.
     """
@@ -133,7 +139,7 @@ def _finding(
         rank=rank,
         sentence=sentence.id,
         document=sentence.document,
-        chain=proposal.chain,
+        sentence_number=proposal.sentence_number,
         start=start,
         stop=stop,
         line=sentence.lines[start] if sentence.lines else 0,

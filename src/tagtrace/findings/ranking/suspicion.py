@@ -62,7 +62,7 @@ def check_believed(index: Index, believed: Tensor) -> None:
 
 
 def regions(text: Text, believed: Tensor) -> Tensor:
-    """The region of every token, (N,): numbers from 0, each for neighbours in one chain."""
+    """The region of every token, (N,): numbers from 0, each for neighbours in one sentence."""
     likeliest = believed.argmax(1).numpy()
     goes_on = _goes_on(text, text.labels) | _goes_on(text, likeliest)
     goes_on[text.firsts[text.lengths > 0]] = False
@@ -70,7 +70,7 @@ def regions(text: Text, believed: Tensor) -> Tensor:
 
 
 def _goes_on(text: Text, labels: np.ndarray) -> np.ndarray:
-    """Whether a token continues the labelled segment of the token before it, if both are of one chain, (N,).
+    """Whether a token continues the labelled segment of the token before it, if both are of one sentence, (N,).
 
     The likeliest labels of single tokens need not be well-formed: an I- continues whatever stands before it.
     """

@@ -53,7 +53,7 @@ NEIGHBOURS = 1024
 
 @dataclass(frozen=True)
 class Queries:
-    """Labelled chains, and the tokens of them whose labels are asked about."""
+    """Labelled sentences, and the tokens of them whose labels are asked about."""
 
     rows: Rows
     """Features (n, D), labels (n,), lengths."""
@@ -65,7 +65,7 @@ class Queries:
 
     @property
     def segments(self) -> Tensor:
-        """(chain, start, stop) of the queries, (Q, 3)."""
+        """(sentence, start, stop) of the queries, (Q, 3)."""
         return token_segments(self.rows.lengths)[self.tokens]
 
 
@@ -99,8 +99,10 @@ def read_trusted(
     if tagger.labels != index.labels or tagger.encoder.dim != index.head.dim:
         raise TaggerError(f"{index.folder}: the tagger has other labels or features than the index; give its own")
     sentences = [sentence for sentence in sentences if len(sentence) > 0]
-    chains = tagger.labelled_chains(sentences, "trusted")
-    classes = {label_types(index.labels)[label] for chain in chains for label in index.labels.encode(chain.labels)}
+    joined = tagger.labelled(sentences, "trusted")
+    classes = {
+        label_types(index.labels)[label] for sentence in joined for label in index.labels.encode(sentence.labels)
+    }
     if len(classes) < 2:
         raise DataError(f"the trusted data has one class only ({classes.pop()}); trust sentences with others too")
     rows = tagger.rows(sentences, progress=progress)
@@ -153,17 +155,17 @@ def trusted_scores(
 
 
 def instance_scores(explainer: Explainer, trusted: Trusted, method: Method = "identity") -> Tensor:
-    """The suspicion of every training chain as an instance, (B,): its mean over the trusted chains asked about.
+    """The suspicion of every training sentence as an instance, (B,): its mean over the trusted sentences asked about.
 
-    As above with the joint losses of whole chains in place of tokens' conditional losses. All chains that hold one
-    of the trusted tokens are queries.
+    As above with the joint losses of whole sentences in place of tokens' conditional losses. All sentences that hold
+    one of the trusted tokens are queries.
     """
     _check_options(method, "sum", 1)
     index, candidates = explainer.index, find_candidates(explainer.index, "sentence")
-    chains = trusted.segments[:, 0].unique()
-    whole = torch.stack([chains, torch.zeros_like(chains), trusted.rows.lengths[chains]], 1)
+    sentences = trusted.segments[:, 0].unique()
+    whole = torch.stack([sentences, torch.zeros_like(sentences), trusted.rows.lengths[sentences]], 1)
     parts = [part.sum(0) for part in _gradients(explainer, trusted.rows, whole, method)]
-    direction = -_directions(explainer, torch.stack(parts).sum(0, keepdim=True), method) / len(chains)
+    direction = -_directions(explainer, torch.stack(parts).sum(0, keepdim=True), method) / len(sentences)
     found = Screen(index.head, index, candidates.segments).products(direction)[0]
     return _quotient(found, _sizes(explainer, candidates, method))
 
@@ -207,7 +209,7 @@ def _directions(explainer: Explainer, gradients: Tensor, method: Method) -> Tens
     """d_q, or a sum of them, from g_q, or the sum of those, (q, P)."""
     if method in ("curvature", "relative"):
         gradients = explainer.solver.solve(gradients).value
-    return gradients / explainer.index.num_chains if method in ("identity", "curvature") else gradients
+    return gradients / explainer.index.num_sentences if method in ("identity", "curvature") else gradients
 
 
 def _sizes(explainer: Explainer, candidates: Candidates, method: Method) -> Tensor:

@@ -76,9 +76,11 @@ def read_truth(index: Index, corpus: Corpus) -> Truth:
             f"{corpus.path}: the true labels are {corpus.scheme}, those of the index {index.labels.scheme}; "
             "check --label-column, or force --scheme"
         )
-    chains = _same_order(index, corpus)
-    index.labels.check(chains)
-    true = torch.tensor([label for chain in chains for label in index.labels.encode(chain.labels)], dtype=torch.long)
+    sentences = _same_order(index, corpus)
+    index.labels.check(sentences)
+    true = torch.tensor(
+        [label for sentence in sentences for label in index.labels.encode(sentence.labels)], dtype=torch.long
+    )
     given = torch.cat([shard.labels for shard in index.shards])  # (N,)
     return Truth(true, true != given)
 
@@ -92,10 +94,13 @@ def finding_is_wrong(findings: Sequence[Finding], index: Index, truth: Truth) ->
     """Whether each finding has a wrong label, and whether its proposal is the truth."""
     wrong, mended = list[bool](), list[bool]()
     for one in findings:
-        in_index = 0 <= one.chain < index.num_chains and index.sentence(one.chain).tokens[one.start : one.stop]
+        in_index = (
+            0 <= one.sentence_number < index.num_sentences
+            and index.sentence(one.sentence_number).tokens[one.start : one.stop]
+        )
         if in_index != one.tokens:
             raise DataError(f"finding {one.rank} ({one.sentence}) is not of {index.folder}; give its own index")
-        start = int(index.starts[one.chain])
+        start = int(index.starts[one.sentence_number])
         rows = slice(start + one.start, start + one.stop)
         wrong.append(bool(truth.wrong[rows].any()))
         mended.append(truth.labels[rows].tolist() == index.labels.encode(one.proposed))
@@ -162,22 +167,22 @@ def _expected_hits(scores: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _same_order(index: Index, corpus: Corpus) -> list[Sentence]:
-    """The corpus's chains that are the index's, in its order."""
-    chains = join_documents(corpus.sentences) if index.manifest.unit == "document" else list(corpus.sentences)
+    """The corpus's sentences that are the index's, in its order."""
+    sentences = join_documents(corpus.sentences) if index.manifest.unit == "document" else list(corpus.sentences)
     ids, by_id = index.ids(), defaultdict[str, deque[Sentence]](deque)
-    for chain in chains:
-        by_id[chain.id].append(chain)
+    for sentence in sentences:
+        by_id[sentence.id].append(sentence)
     missing = _missing(ids, by_id)
     if missing is None:
-        chains = [by_id[name].popleft() for name in ids]
-    elif len(chains) != len(ids):
+        sentences = [by_id[name].popleft() for name in ids]
+    elif len(sentences) != len(ids):
         raise DataError(
-            f"{corpus.path}: has {len(chains)} {index.manifest.unit}s and not {missing!r}, one of the {len(ids)} of "
+            f"{corpus.path}: has {len(sentences)} {index.manifest.unit}s and not {missing!r}, one of the {len(ids)} of "
             "the index; give the training data with its labels corrected and nothing else changed"
         )
-    for number, chain in enumerate(chains):
-        _check_same(index, number, chain, corpus)
-    return chains
+    for number, sentence in enumerate(sentences):
+        _check_same(index, number, sentence, corpus)
+    return sentences
 
 
 def _missing(ids: Sequence[str], by_id: Mapping[str, Sequence[Sentence]]) -> str | None:
@@ -190,13 +195,17 @@ def _missing(ids: Sequence[str], by_id: Mapping[str, Sequence[Sentence]]) -> str
     return None
 
 
-def _check_same(index: Index, number: int, chain: Sentence, corpus: Corpus) -> None:
-    """Raise unless a chain of the corpus has labels and the tokens of the index's chain."""
+def _check_same(index: Index, number: int, sentence: Sentence, corpus: Corpus) -> None:
+    """Raise unless a sentence of the corpus has labels and the tokens of the index's sentence."""
     tokens = index.sentence(number).tokens
-    if chain.tokens == tokens and chain.is_labelled:
+    if sentence.tokens == tokens and sentence.is_labelled:
         return
-    pairs = enumerate(zip(chain.tokens, tokens, strict=False))
-    place = next((t for t, (ours, theirs) in pairs if ours != theirs), min(len(chain), len(tokens)))
-    what = f"token {place} of {chain.id} is not that of the index" if chain.tokens != tokens else "has no labels here"
-    line = chain.lines[min(place, len(chain.lines) - 1)] if chain.lines else None
+    pairs = enumerate(zip(sentence.tokens, tokens, strict=False))
+    place = next((t for t, (ours, theirs) in pairs if ours != theirs), min(len(sentence), len(tokens)))
+    what = (
+        f"token {place} of {sentence.id} is not that of the index"
+        if sentence.tokens != tokens
+        else "has no labels here"
+    )
+    line = sentence.lines[min(place, len(sentence.lines) - 1)] if sentence.lines else None
     raise DataError(f"{at(corpus.path, line)}: {what}; give the training data with its labels corrected and no more")

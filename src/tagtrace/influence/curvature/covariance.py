@@ -1,4 +1,4 @@
-"""Covariances between the labels of any two tokens of a chain: the Hessian of log Z in its emissions.
+"""Covariances between the labels of any two tokens of a sentence: the Hessian of log Z in its emissions.
 
 The posterior of a linear chain is a Markov chain with transition matrices
 
@@ -16,7 +16,7 @@ from tagtrace.tagger.recursions import TINY, ScaledRun
 
 
 def label_covariances(run: ScaledRun) -> Tensor:
-    """Cov(onehot(y_s), onehot(y_t)), (B, T, C, T, C), chains in the caller's order, zero in the padding."""
+    """Cov(onehot(y_s), onehot(y_t)), (B, T, C, T, C), sentences in the caller's order, zero in the padding."""
     nodes = run.nodes()  # (B, T, C)
     B, T, C = nodes.shape
     steps = _posterior_steps(run)  # (B, T - 1, C, C)
@@ -34,8 +34,8 @@ def label_covariances(run: ScaledRun) -> Tensor:
 
 
 def _posterior_steps(run: ScaledRun) -> Tensor:
-    """Q_t(i, j) for t = 1 .. T - 1, (B, T - 1, C, C), zero where a chain has ended."""
+    """Q_t(i, j) for t = 1 .. T - 1, (B, T - 1, C, C), zero where a sentence has ended."""
     right = run.psi[1:] * run.beta[1:]  # (T - 1, B, C)
     weights = run.matrix * right.unsqueeze(2)  # (T - 1, B, C, C)
     steps = weights / weights.sum(3, keepdim=True).clamp(min=TINY)
-    return run.chains.unsort(steps.transpose(0, 1))
+    return run.ordered.unsort(steps.transpose(0, 1))

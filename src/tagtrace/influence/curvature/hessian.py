@@ -6,8 +6,8 @@ The W part sums f_s Cov(y_s, y_t) f_t^T over all pairs of tokens of a sentence (
 but those with one label, whose blocks follow: a token has one label, so its covariances sum to zero. The few columns of
 transitions, start and end scores are Hessian products.
 
-A long chain has too many pairs of tokens to hold. The posterior is a Markov chain with steps Q_t (``covariance``), so
-Cov(y_s, y_t) = Cov(y_s, y_{t-1}) Q_t for s < t, and the sums over s follow from one another:
+A long sentence has too many pairs of tokens to hold. The posterior is a Markov chain with steps Q_t (``covariance``),
+so Cov(y_s, y_t) = Cov(y_s, y_{t-1}) Q_t for s < t, and the sums over s follow from one another:
 
     v_t = sum_{s <= t} f_s Cov(y_s, y_t) = v_{t-1} Q_t + f_t Cov(y_t),   W part = X + X^T,
     X = sum_t (v_t - f_t Cov(y_t) / 2) f_t^T.
@@ -28,9 +28,9 @@ from tagtrace.tagger.rows import Rows, pad_rows
 from tagtrace.tagger.tagger import Progress
 
 CELLS = 2**24
-"""Numbers held at once: covariances (tokens x longest chain x C^2) and features spread by them (tokens x C x D).
+"""Numbers held at once: covariances (tokens x longest sentence x C^2) and features spread by them (tokens x C x D).
 
-A chain whose own covariances are more takes the recursion."""
+A sentence whose own covariances are more takes the recursion."""
 
 NEGLIGIBLE = 1e-15
 """Covariances below this are left out: they cannot change the Hessian by more than rounding does."""
@@ -64,26 +64,26 @@ def _fill_weights(matrix: Tensor, product: HessianProduct, progress: Progress | 
     for chunk in objective.chunks:
         for part in _parts(chunk, C, D):
             features = torch.cat([part.features.double(), part.features.new_ones(len(part.features), 1).double()], 1)
-            chains = run(head(features[:, :-1], part.lengths))
-            assert isinstance(chains, ScaledRun)
+            recursion = run(head(features[:, :-1], part.lengths))
+            assert isinstance(recursion, ScaledRun)
             if int(part.lengths[0]) > _longest_at_once(C):
-                _add_long_chain(block, features, chains, order)
+                _add_long_sentence(block, features, recursion, order)
             else:
-                _add_covariances(block, features, part, chains, order)
+                _add_covariances(block, features, part, recursion, order)
             num_done += len(part.lengths)
             if progress is not None:
-                progress(num_done, objective.num_chains)
-    matrix /= objective.num_chains
+                progress(num_done, objective.num_sentences)
+    matrix /= objective.num_sentences
     _complete(block, order)
 
 
 def _longest_at_once(C: int) -> int:
-    """Tokens of the longest chain whose covariances are held."""
+    """Tokens of the longest sentence whose covariances are held."""
     return math.isqrt(CELLS) // C
 
 
 def _parts(chunk: Rows, C: int, D: int) -> Iterator[Rows]:
-    """A few chains at a time, those of ``chunk`` in order; long ones alone."""
+    """A few sentences at a time, those of ``chunk`` in order; long ones alone."""
     limit = _longest_at_once(C)
     num_short = int((chunk.lengths <= limit).sum())  # the first: chunks are sorted by length
     num_tokens = int(chunk.lengths[:num_short].sum())
@@ -100,9 +100,9 @@ def _rarest_first(product: HessianProduct) -> list[int]:
     return variance.sum(0).argsort().tolist()
 
 
-def _add_covariances(block: Tensor, features: Tensor, part: Rows, chains: ScaledRun, order: list[int]) -> None:
+def _add_covariances(block: Tensor, features: Tensor, part: Rows, recursion: ScaledRun, order: list[int]) -> None:
     """block[c, :, c'] += sum_{s, t} f_s Cov(y_s = c, y_t = c') f_t^T for c' not before c in ``order``, nor its last."""
-    covariances = label_covariances(chains)  # (B, T, C, T, C)
+    covariances = label_covariances(recursion)  # (B, T, C, T, C)
     padded = pad_rows(features, part.lengths)  # (B, T, D)
     for place, c in enumerate(order[:-1]):
         partners = order[place:-1]
@@ -114,8 +114,8 @@ def _add_covariances(block: Tensor, features: Tensor, part: Rows, chains: Scaled
         block[c][:, partners] += (padded[live].T @ spread.flatten(1)).unflatten(1, spread.shape[1:])
 
 
-def _add_long_chain(block: Tensor, features: Tensor, chains: ScaledRun, order: list[int]) -> None:
-    """As ``_add_covariances`` for one chain, features (T, D), by the recursion over its tokens."""
+def _add_long_sentence(block: Tensor, features: Tensor, recursion: ScaledRun, order: list[int]) -> None:
+    """As ``_add_covariances`` for one sentence, features (T, D), by the recursion over its tokens."""
     known = order[:-1]
     T, D = features.shape
     least = NEGLIGIBLE * float(features.abs().max())
@@ -123,9 +123,9 @@ def _add_long_chain(block: Tensor, features: Tensor, chains: ScaledRun, order: l
     for some in torch.arange(T).split(max(CELLS // (D * len(order) ** 2), 1)):
         halves = features.new_empty(len(some), D, len(known), len(known))
         for place, t in enumerate(some.tolist()):
-            own = _label_covariance(chains, t)[known]  # (K, C)
+            own = _label_covariance(recursion, t)[known]  # (K, C)
             spread = features[t].view(-1, 1, 1) * own  # f_t Cov(y_t), (D, K, C)
-            sums = sums @ _step(chains, t) + spread if t else spread
+            sums = sums @ _step(recursion, t) + spread if t else spread
             halves[place] = (sums - 0.5 * spread)[..., known]
         live = halves.abs().amax((1, 2, 3)) > least  # (n,): a sure token covaries with nothing
         _add_halves(block, halves[live], features[some.to(live.device)][live], known)
@@ -140,15 +140,15 @@ def _add_halves(block: Tensor, halves: Tensor, features: Tensor, known: list[int
             block[k, :, c] += product[:, j].T
 
 
-def _label_covariance(chains: ScaledRun, t: int) -> Tensor:
-    """Cov(onehot(y_t)) of the first chain, (C, C)."""
-    p = chains.alpha[t, 0] * chains.beta[t, 0]
+def _label_covariance(recursion: ScaledRun, t: int) -> Tensor:
+    """Cov(onehot(y_t)) of the first sentence, (C, C)."""
+    p = recursion.alpha[t, 0] * recursion.beta[t, 0]
     return torch.diag(p) - torch.outer(p, p)
 
 
-def _step(chains: ScaledRun, t: int) -> Tensor:
-    """Q_t(i, j) = p(y_t = j | y_{t-1} = i, x) of the first chain, (C, C)."""
-    weights = chains.matrix * (chains.psi[t, 0] * chains.beta[t, 0])
+def _step(recursion: ScaledRun, t: int) -> Tensor:
+    """Q_t(i, j) = p(y_t = j | y_{t-1} = i, x) of the first sentence, (C, C)."""
+    weights = recursion.matrix * (recursion.psi[t, 0] * recursion.beta[t, 0])
     return weights / weights.sum(1, keepdim=True).clamp(min=TINY)
 
 

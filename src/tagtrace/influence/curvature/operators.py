@@ -98,24 +98,24 @@ class Kronecker(Operator):
         labels, moment = self.head.weight.new_zeros(C, C), self.head.weight.new_zeros(D, D)
         edges, total = self.head.weight.new_zeros(C, C), 0.0
         first, last = self.head.weight.new_zeros(C), self.head.weight.new_zeros(C)
-        for chunk, chains in zip(product.objective.chunks, product.runs, strict=True):
+        for chunk, recursion in zip(product.objective.chunks, product.runs, strict=True):
             features = chunk.features.double()
             features = torch.cat([features, features.new_ones(len(features), 1)], 1)
-            nodes = unpad_rows(chains.nodes(), chunk.lengths)  # (n, C)
+            nodes = unpad_rows(recursion.nodes(), chunk.lengths)  # (n, C)
             uncertainty = (1.0 - nodes.square().sum(1, keepdim=True)).clamp(min=0.0)  # (n, 1)
             labels += torch.diag(nodes.sum(0)) - nodes.T @ nodes
             moment += features.T @ (features * uncertainty)
-            edges += chains.edge_sum(nodes.new_ones(len(chunk.lengths)))
-            at_first, at_last = end_variances(chains)
+            edges += recursion.edge_sum(nodes.new_ones(len(chunk.lengths)))
+            at_first, at_last = end_variances(recursion)
             first, last = first + at_first, last + at_last
             total += float(uncertainty.sum())
-        num_chains = product.objective.num_chains
+        num_sentences = product.objective.num_sentences
         covariance = labels / total if total > 0 else torch.zeros_like(labels)  # S (C, C); one label has none
         self.label_values, self.label_basis = torch.linalg.eigh(covariance)
-        self.feature_values, self.feature_basis = torch.linalg.eigh(moment / num_chains)
+        self.feature_values, self.feature_basis = torch.linalg.eigh(moment / num_sentences)
         self.spectrum = self.label_values.clamp(min=0.0).unsqueeze(1) * self.feature_values.clamp(min=0.0)  # (C, D)
         named = {"transitions": edges, "start": first, "end": last}
-        self.scales = {name: value / num_chains + self.shift for name, value in named.items()}
+        self.scales = {name: value / num_sentences + self.shift for name, value in named.items()}
 
     def __call__(self, vectors: Tensor) -> Tensor:
         return self._apply(vectors, inverse=False)

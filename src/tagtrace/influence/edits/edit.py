@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
-from tagtrace.influence.query import chain_rows
+from tagtrace.influence.query import sentence_rows
 from tagtrace.tagger import crf
 from tagtrace.tagger.rows import Rows, pad_rows
 from tagtrace.tagger.scores import Scores
@@ -21,9 +21,9 @@ from tagtrace.tagger.scores import Scores
 
 @dataclass(frozen=True)
 class Edit:
-    """Tokens ``start:stop`` of training chain ``chain``: new label numbers, or None to take the labels away."""
+    """Tokens ``start:stop`` of training sentence ``sentence``: new label numbers, or None to take the labels away."""
 
-    chain: int
+    sentence_number: int
     start: int
     stop: int
     labels: tuple[int, ...] | None = None
@@ -33,25 +33,25 @@ Group = Sequence[Edit]
 """Edits made together."""
 
 
-class EditedChains:
-    """The training chains that groups of edits touch, group after group, before and after."""
+class EditedSentences:
+    """The training sentences that groups of edits touch, group after group, before and after."""
 
     def __init__(self, rows: Rows, *groups: Group) -> None:
         if not groups or not all(groups):
             raise OptionError("a group of edits must hold at least one")
-        touched = [sorted({edit.chain for edit in group}) for group in groups]
-        self.sizes = torch.tensor([len(chains) for chains in touched])  # chains of each group, (G,)
-        self.chains = [chain for chains in touched for chain in chains]
-        parts = [chain_rows(rows, chain) for chain in self.chains]
+        touched = [sorted({edit.sentence_number for edit in group}) for group in groups]
+        self.sizes = torch.tensor([len(sentences) for sentences in touched])  # sentences of each group, (G,)
+        self.sentences = [number for sentences in touched for number in sentences]
+        parts = [sentence_rows(rows, number) for number in self.sentences]
         self.lengths = torch.cat([part.lengths for part in parts])
         self.features = torch.cat([part.features for part in parts]).double()  # (n, D)
         self.labels = pad_rows(torch.cat([part.labels for part in parts]), self.lengths)  # (B, T)
         self.new_labels, self.known = self.labels.clone(), torch.ones_like(self.labels, dtype=torch.bool)
         first = 0
-        for group, chains in zip(groups, touched, strict=True):
+        for group, sentences in zip(groups, touched, strict=True):
             for edit in group:
-                self._apply(edit, first + chains.index(edit.chain))
-            first += len(chains)
+                self._apply(edit, first + sentences.index(edit.sentence_number))
+            first += len(sentences)
 
     def _apply(self, edit: Edit, row: int) -> None:
         inside = slice(edit.start, edit.stop)

@@ -21,7 +21,7 @@ from tagtrace.data.labels import LabelSet
 from tagtrace.influence.edits.edit import Edit
 from tagtrace.influence.edits.margin import Gap
 from tagtrace.influence.scoring.candidates import Kind, candidates
-from tagtrace.influence.scoring.factors import chain_parts
+from tagtrace.influence.scoring.factors import sentence_parts
 from tagtrace.influence.scoring.screen import Screen
 from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
@@ -36,9 +36,9 @@ class Pool:
     labels: Tensor | None = None
 
     def edit(self, index: int) -> Edit:
-        chain, start, stop = self.segments[index].tolist()
+        number, start, stop = self.segments[index].tolist()
         labels = None if self.labels is None else tuple(self.labels[index, : stop - start].tolist())
-        return Edit(chain, start, stop, labels)
+        return Edit(number, start, stop, labels)
 
     def take(self, index: Tensor) -> Pool:
         return Pool(self.segments[index], None if self.labels is None else self.labels[index])
@@ -121,7 +121,7 @@ def relabel_effects(head: Head, rows: Rows, segments: Tensor, new_labels: Tensor
     moved = deepcopy(head).double()
     moved.set_flat(direction)
     out = torch.empty(len(segments), dtype=torch.float64)
-    for places, part, local in chain_parts(rows, segments, head.num_labels):
+    for places, part, local in sentence_parts(rows, segments, head.num_labels):
         labels = pad_rows(part.labels.long(), part.lengths)
         scores = moved(part.features, part.lengths, constrained=False)
         window = crf.segment_scores(scores, labels, local)  # (S, longest, C)

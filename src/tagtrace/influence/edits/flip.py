@@ -2,7 +2,7 @@
 
 After Yang, Jain and Wallace (2023), "How Many and Which Training Points Would Need to be Removed to Flip this
 Prediction?", who remove whole instances of a linear classifier in the order of their influence. Here the labels of
-segments of a chain are taken away or changed, and every step is checked by retraining:
+segments of a sentence are taken away or changed, and every step is checked by retraining:
 
 1. *Rank* every edit by its first-order effect on the margin m (``margin``); refine the best few alone.
 2. *Grow*: add the strongest that should together cover what is left of m, at most as many as there are (a label that
@@ -200,14 +200,14 @@ class _Search:
         effects = pool.effects(state.head, self.flipper.rows, direction)  # (S,)
         if not edits:
             self._refine_best(pool, effects, state.gap)
-        taken = {(edit.chain, t) for edit in edits for t in range(edit.start, edit.stop)}
+        taken = {(edit.sentence_number, t) for edit in edits for t in range(edit.start, edit.stop)}
         room, left = min(max(len(edits), 1), self.most - len(edits)), state.gap.value
         added: list[Edit] = []
         for index in effects.argsort(stable=True).tolist():
             edit = pool.edit(index)
             if float(effects[index]) >= 0 or len(added) == room or left < 0:
                 break
-            tokens = {(edit.chain, t) for t in range(edit.start, edit.stop)}
+            tokens = {(edit.sentence_number, t) for t in range(edit.start, edit.stop)}
             if not taken & tokens:
                 added.append(edit)
                 taken |= tokens
@@ -230,7 +230,10 @@ class _Search:
         """Put the sentence-exact effect of the best few edits in place of the first-order one."""
         flipper = self.flipper
         best = effects.topk(min(NUM_REFINED, len(effects)), largest=False).indices.tolist()
-        sizes = {index: int(flipper.rows.lengths[pool.edit(index).chain]) * flipper.head.num_labels for index in best}
+        sizes = {
+            index: int(flipper.rows.lengths[pool.edit(index).sentence_number]) * flipper.head.num_labels
+            for index in best
+        }
         short = [index for index in best if sizes[index] <= REFINED_LOGITS]
         changes = flipper.refiner.changes([[pool.edit(index)] for index in short])  # (G, P)
         for index, change in zip(short, changes, strict=True):

@@ -1,9 +1,9 @@
-"""The logits of a few chains as coordinates for changes of theta, for several groups of chains at once.
+"""The logits of a few sentences as coordinates for changes of theta, for several groups of sentences at once.
 
-A change d of theta moves the emissions of a chain's tokens and the transitions: s = B d, with one row of B for each
-(token, label), then for each transition (and start and end score). What an edit of a group's chains does to theta lies
-in the span of H^-1 B^T, so everything can be worked out in M = m C + C^2 (+ 2 C) numbers a group. m is the number of
-tokens of the largest group; the others' unused logits belong to tokens with features of zero, which nothing moves.
+A change d of theta moves the emissions of a sentence's tokens and the transitions: s = B d, with one row of B for each
+(token, label), then for each transition (and start and end score). What an edit of a group's sentences does to theta
+lies in the span of H^-1 B^T, so everything can be worked out in M = m C + C^2 (+ 2 C) numbers a group. m is the number
+of tokens of the largest group; the others' unused logits belong to tokens with features of zero, which nothing moves.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tagtrace.tagger.tangents import Tangent, marginal_tangent
 
 
 class LogitSpace:
-    """B for G groups, of ``sizes`` (G,) chains each, with features (n, D) and ``lengths`` (B,), under ``head``."""
+    """B for G groups, of ``sizes`` (G,) sentences each, with features (n, D) and ``lengths`` (B,), under ``head``."""
 
     def __init__(self, head: Head, features: Tensor, lengths: Tensor, sizes: Tensor) -> None:
         self.head, self.lengths, self.sizes = head, lengths, sizes
         self.scores: Scores = head(features, lengths)
         device = features.device
-        self.owner = torch.repeat_interleave(torch.arange(len(sizes)), sizes).to(device)  # each chain's group, (B,)
+        self.owner = torch.repeat_interleave(torch.arange(len(sizes)), sizes).to(device)  # each sentence's group, (B,)
         self.counts = torch.zeros_like(sizes).index_add(0, self.owner.cpu(), lengths)  # tokens of each group, (G,)
         with_bias = torch.cat([features, features.new_ones(len(features), 1)], 1)
         self.features = pad_rows(with_bias, self.counts)  # (G, m, D + 1)
@@ -70,7 +70,7 @@ class LogitSpace:
         return torch.cat([(nodes.mT @ self.features).flatten(1), logits[:, self.num_nodes :]], 1)
 
     def moved(self, shift: Tensor) -> Scores:
-        """The chains' scores with logits changed by ``shift`` (G, M); start and end scores join the emissions."""
+        """The sentences' scores with logits changed by ``shift`` (G, M); start and end scores join the emissions."""
         nodes = unpad_rows(shift[:, : self.num_nodes].unflatten(1, (-1, self.head.num_labels)), self.counts)  # (n, C)
         emissions = self.scores.emissions + pad_rows(nodes, self.lengths)  # (B, T, C)
         others = self._split(shift[:, self.num_nodes :])
@@ -90,29 +90,31 @@ class LogitSpace:
 
     @torch.no_grad()
     def curvature(self) -> Tensor:
-        """S: the Hessian of each group's joint losses in its logits, (G, M, M); zero between chains but for edges."""
-        chains = run(self.scores)
-        assert isinstance(chains, ScaledRun)
+        """S: the Hessian of each group's joint losses in its logits, (G, M, M); zero between sentences but for
+        edges.
+        """
+        recursion = run(self.scores)
+        assert isinstance(recursion, ScaledRun)
         matrix = self.features.new_zeros(len(self.sizes), self.size, self.size)
-        covariances = label_covariances(chains)  # (B, T, C, T, C)
+        covariances = label_covariances(recursion)  # (B, T, C, T, C)
         first, C = [0] * len(self.sizes), self.head.num_labels
         for row, (group, length) in enumerate(zip(self.owner.tolist(), self.lengths.tolist(), strict=True)):
             inside = slice(first[group], first[group] + length * C)
             matrix[group, inside, inside] = covariances[row, :length, :, :length].reshape(length * C, length * C)
             first[group] += length * C
-        nodes, others = self._edge_curvature(chains)
+        nodes, others = self._edge_curvature(recursion)
         matrix[:, self.num_nodes :, : self.num_nodes] = nodes
         matrix[:, : self.num_nodes, self.num_nodes :] = nodes.mT
         matrix[:, self.num_nodes :, self.num_nodes :] = others
         return matrix
 
-    def _edge_curvature(self, chains: ScaledRun) -> tuple[Tensor, Tensor]:
+    def _edge_curvature(self, recursion: ScaledRun) -> tuple[Tensor, Tensor]:
         """How marginals move with each transition (start, end) score: nodes (G, E, m C), their own (G, E, E)."""
         num_others = self.size - self.num_nodes
         units = self._split(torch.eye(num_others, dtype=torch.float64, device=self.features.device))
         still = self.features.new_zeros(*self.scores.emissions.shape[:2], num_others, self.head.num_labels)
         named = [units.get(n, still.new_zeros(num_others, *getattr(self.head, n).shape)) for n in _OTHERS]
-        moved = marginal_tangent(chains, Tangent(still, *named), apart=True)
+        moved = marginal_tangent(recursion, Tangent(still, *named), apart=True)
         nodes = pad_rows(unpad_rows(moved.nodes, self.lengths), self.counts)  # (G, m, E, C)
         nodes = nodes.permute(0, 2, 1, 3).flatten(2)  # (G, E, m C)
         sums = {"transitions": moved.edge_sum, "start": moved.first, "end": moved.last}
@@ -125,7 +127,7 @@ class LogitSpace:
         return {n: part.unflatten(1, p.shape) for (n, p), part in zip(self.others.items(), parts, strict=True)}
 
     def _over_groups(self, values: Tensor) -> Tensor:
-        """(B, ...) summed over the chains of each group, (G, ...)."""
+        """(B, ...) summed over the sentences of each group, (G, ...)."""
         return values.new_zeros(len(self.sizes), *values.shape[1:]).index_add(0, self.owner, values)
 
 

@@ -79,7 +79,7 @@ def best_labels(query: Query, head: Head) -> tuple[int, ...]:
 
 
 def _window(query: Query, head: Head) -> Scores:
-    """The segment as a chain of its own, (1, n, C), with the scheme's constraints."""
+    """The segment as a sentence of its own, (1, n, C), with the scheme's constraints."""
     scores = head(query.features.to(head.weight), torch.tensor([len(query.labels)]), constrained=True)
     return crf.segment_scores(scores, query.labels.unsqueeze(0), query.segment)
 

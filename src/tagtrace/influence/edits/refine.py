@@ -1,12 +1,12 @@
 """Refine: the effect of editing training labels, with the edited sentences kept exact and all others quadratic.
 
-J after an edit is the rest (the other chains' losses and the L2 term) plus the losses E of the edited chains over N.
-Taking the rest to second order about the optimum theta,
+J after an edit is the rest (the other sentences' losses and the L2 term) plus the losses E of the edited sentences over
+N. Taking the rest to second order about the optimum theta,
 
     d = argmin  1/2 d^T (H - H_I/N) d - (grad L_I/N)^T d + E(theta + d)/N,
 
-where H_I and L_I sum over the edited chains as they were. The optimum lies in the span of H^-1 B^T (``logits``). With
-K = B H^-1 B^T / N = R R^T and a change of logits s = R v, N times the above is
+where H_I and L_I sum over the edited sentences as they were. The optimum lies in the span of H^-1 B^T (``logits``).
+With K = B H^-1 B^T / N = R R^T and a change of logits s = R v, N times the above is
 
     phi(v) = 1/2 |v|^2 - 1/2 s^T S s - g^T s + E(z + s),
 
@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
-from tagtrace.influence.edits.edit import EditedChains, Group
+from tagtrace.influence.edits.edit import EditedSentences, Group
 from tagtrace.influence.edits.effect import Effect, effect
 from tagtrace.influence.edits.lbfgs import minimise
 from tagtrace.influence.edits.logit_space import LogitSpace
@@ -85,7 +85,7 @@ class Refiner:
     @torch.no_grad()
     def _solve(self, groups: Sequence[Group]) -> Tensor:
         """(G, P)"""
-        problem = _Problem(self.head, EditedChains(self.rows, *groups), self.inverse, len(self.rows.lengths))
+        problem = _Problem(self.head, EditedSentences(self.rows, *groups), self.inverse, len(self.rows.lengths))
         ahead = problem.solve()
         if self.num_passes == 0:
             return ahead.change
@@ -110,8 +110,8 @@ class Refiner:
         return self._num_logits(group) <= MAX_LOGITS
 
     def _num_logits(self, group: Group) -> int:
-        """M: the labels of all tokens of the edited chains, and the transitions."""
-        num_tokens = sum(int(self.rows.lengths[chain]) for chain in {edit.chain for edit in group})
+        """M: the labels of all tokens of the edited sentences, and the transitions."""
+        num_tokens = sum(int(self.rows.lengths[number]) for number in {edit.sentence_number for edit in group})
         return num_tokens * self.head.num_labels + self.head.num_parameters - self.head.weight.numel()
 
     def _together(self, groups: Sequence[Group]) -> Iterator[list[int]]:
@@ -170,10 +170,10 @@ class _Step:
 class _Problem:
     """phi for several groups of edits."""
 
-    def __init__(self, head: Head, edited: EditedChains, inverse: Tensor, num_chains: int) -> None:
-        self.edited, self.inverse, self.num_chains = edited, inverse, num_chains
+    def __init__(self, head: Head, edited: EditedSentences, inverse: Tensor, num_sentences: int) -> None:
+        self.edited, self.inverse, self.num_sentences = edited, inverse, num_sentences
         self.space = LogitSpace(head, edited.features, edited.lengths, edited.sizes)
-        self.root = _root(self.space.gram(inverse) / num_chains)  # R (G, M, M)
+        self.root = _root(self.space.gram(inverse) / num_sentences)  # R (G, M, M)
         self.curvature = self.space.curvature()  # S (G, M, M)
         self.gradient = self.space.gradient(edited.errors_before(self.space.scores))  # g (G, M)
 
@@ -187,7 +187,7 @@ class _Problem:
         where = minimise(lambda v: self._phi(v, offset), where, TOLERANCE)
         shift = _times(self.root, where) + offset
         after = self.space.gradient(self.edited.errors_after(self.space.moved(shift)))
-        dual = (_times(self.curvature, shift) + self.gradient - after) / self.num_chains  # (G, M)
+        dual = (_times(self.curvature, shift) + self.gradient - after) / self.num_sentences  # (G, M)
         pull = self.space.gathered(dual)
         change = pull @ self.inverse + extra
         return _Step(where, change, pull if residual is None else pull - residual)
@@ -196,13 +196,13 @@ class _Problem:
         """(grad E - grad L_I)(theta + d) / N, (G, P): what the edits add to the gradient of J."""
         scores = self.space.moved(self.space.seen_from(change))
         after, before = self.edited.errors_after(scores), self.edited.errors_before(scores)
-        return self.space.gathered(self.space.gradient(after) - self.space.gradient(before)) / self.num_chains
+        return self.space.gathered(self.space.gradient(after) - self.space.gradient(before)) / self.num_sentences
 
     def own_surprise(self, change: Tensor) -> Tensor:
         """What second order misses of the groups' own joint losses: (grad L(theta + d) - grad L - H d) / N, (G, P)."""
         shift = self.space.seen_from(change)  # B d (G, M)
         truth = self.space.gradient(self.edited.errors_before(self.space.moved(shift)))
-        return self.space.gathered(truth - self.gradient - _times(self.curvature, shift)) / self.num_chains
+        return self.space.gathered(truth - self.gradient - _times(self.curvature, shift)) / self.num_sentences
 
     def _phi(self, v: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
         """phi(v) (G,) and its gradient (G, M)."""

@@ -1,10 +1,10 @@
 """Verify: retrain the head exactly without, or with other, training labels, from a warm start.
 
-Minimises F(theta) = J(theta) + (1/N) sum over edited chains (loss after - loss before) to max |gradient| <= tolerance,
-and to a thousandth of what it was at the start: one label of millions weighs little, and that little is asked for.
-The Hessian of J, already inverted, starts a quasi-Newton iteration (L-BFGS with H^-1 as its first guess) that needs
-only gradients. Edits that lead far away have another Hessian there: every ``RENEW`` evaluations J's Hessian at the
-current theta takes the place of H, by conjugate gradients preconditioned with H^-1.
+Minimises F(theta) = J(theta) + (1/N) sum over edited sentences (loss after - loss before) to max |gradient| <=
+tolerance, and to a thousandth of what it was at the start: one label of millions weighs little, and that little is
+asked for. The Hessian of J, already inverted, starts a quasi-Newton iteration (L-BFGS with H^-1 as its first guess)
+that needs only gradients. Edits that lead far away have another Hessian there: every ``RENEW`` evaluations J's Hessian
+at the current theta takes the place of H, by conjugate gradients preconditioned with H^-1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from tagtrace._checks import TrainingError
 from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.curvature.solvers import ConjugateGradient, Solver
-from tagtrace.influence.edits.edit import EditedChains, Group
+from tagtrace.influence.edits.edit import EditedSentences, Group
 from tagtrace.influence.edits.lbfgs import MEMORY, pair, two_loops
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows
@@ -48,7 +48,7 @@ class Retrainer:
 
     def retrain(self, group: Group, tolerance: float = 1e-8, max_evaluations: int = 400) -> Retrained:
         """The optimum of F with the edits of ``group``; an error if it is not reached."""
-        edited = EditedChains(self.rows, group)
+        edited = EditedSentences(self.rows, group)
         here = self._evaluate(self.theta.clone(), edited)
         goal = max(min(tolerance, SHARE * here.max_gradient), ROUNDING)
         inverse, memory, num_evaluations = self._given_inverse, list[tuple[Tensor, Tensor, Tensor]](), 1
@@ -77,13 +77,13 @@ class Retrainer:
 
         H is the Hessian of J, which labels do not change; the step is first-order group influence that cannot diverge.
         """
-        edited = EditedChains(self.rows, group)
+        edited = EditedSentences(self.rows, group)
         here = self._evaluate(self.theta.clone(), edited)
         step = -self._given_inverse(here.gradient.unsqueeze(0))[0]
         there, _ = self._downhill(here, step, edited, 40)
         return here.theta if there is None else there.theta
 
-    def _downhill(self, here: _Point, step: Tensor, edited: EditedChains, most: int) -> tuple[_Point | None, int]:
+    def _downhill(self, here: _Point, step: Tensor, edited: EditedSentences, most: int) -> tuple[_Point | None, int]:
         """A point along the step, halved until F falls (Armijo's rule), or None; and the evaluations that took."""
         slope, rate = float(step @ here.gradient), 1.0
         for num_tries in range(1, min(most, 40) + 1):
@@ -93,16 +93,16 @@ class Retrainer:
             rate *= 0.5
         return None, max(min(most, 40), 0)
 
-    def _evaluate(self, theta: Tensor, edited: EditedChains) -> _Point:
+    def _evaluate(self, theta: Tensor, edited: EditedSentences) -> _Point:
         """F and its gradient."""
         whole = self.objective.evaluate(theta)
         head = self.objective.head
         with torch.enable_grad():
             scores = head(edited.features, edited.lengths)
             change = edited.losses_after(scores).sum() - edited.loss_before(scores)
-            parts = torch.autograd.grad(change / self.objective.num_chains, list(head.parameters()))
+            parts = torch.autograd.grad(change / self.objective.num_sentences, list(head.parameters()))
         gradient = whole.gradient + torch.cat([part.flatten() for part in parts])
-        return _Point(theta, whole.value + float(change.detach()) / self.objective.num_chains, gradient)
+        return _Point(theta, whole.value + float(change.detach()) / self.objective.num_sentences, gradient)
 
     def _given_inverse(self, vectors: Tensor) -> Tensor:
         """H^-1 v for rows v (Q, P), as good as the solver has it."""

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from tagtrace._checks import OptionError
-from tagtrace.influence.edits.edit import Edit, EditedChains, Group
+from tagtrace.influence.edits.edit import Edit, EditedSentences, Group
 from tagtrace.influence.edits.effect import Effect, effect
 from tagtrace.influence.explain import Explainer
 from tagtrace.influence.query import Query
@@ -49,18 +49,23 @@ def check_edits(edits: Group, head: Head, rows: Rows) -> None:
     """Raise where edits overlap, name labels or sentences that do not exist, or break the head's constraints."""
     taken: set[tuple[int, int]] = set()
     for edit in edits:
-        if not 0 <= edit.chain < len(rows.lengths):
-            raise OptionError(f"edit of sentence {edit.chain}: there are sentences 0 to {len(rows.lengths) - 1}")
+        if not 0 <= edit.sentence_number < len(rows.lengths):
+            raise OptionError(
+                f"edit of sentence {edit.sentence_number}: there are sentences 0 to {len(rows.lengths) - 1}"
+            )
         if any(not 0 <= label < head.num_labels for label in edit.labels or ()):
             raise OptionError(f"edit with labels {edit.labels}: there are labels 0 to {head.num_labels - 1}")
-        tokens = {(edit.chain, t) for t in range(edit.start, edit.stop)}
+        tokens = {(edit.sentence_number, t) for t in range(edit.start, edit.stop)}
         if taken & tokens:
-            raise OptionError(f"two edits of sentence {edit.chain} both hold token {min(taken & tokens)[1]}; give one")
+            raise OptionError(
+                f"two edits of sentence {edit.sentence_number} both hold token {min(taken & tokens)[1]}; give one"
+            )
         taken |= tokens
-    edited = EditedChains(rows, edits)
+    edited = EditedSentences(rows, edits)
     is_allowed = edited.losses_after(head(edited.features, edited.lengths)).isfinite()
     if not bool(is_allowed.all()):
-        chain = edited.chains[int((~is_allowed).nonzero()[0])]
+        sentence_number = edited.sentences[int((~is_allowed).nonzero()[0])]
         raise OptionError(
-            f"sentence {chain}: the tagger's constraints forbid its labels once edited; relabel the whole segment"
+            f"sentence {sentence_number}: the tagger's constraints forbid its labels once edited; "
+            "relabel the whole segment"
         )

@@ -23,10 +23,10 @@ Kind = Literal["token", "entity", "segment", "sentence", "document"]
 
 @dataclass(frozen=True)
 class Candidates:
-    """K candidates to score. All kinds but documents are one segment each; a document is the sum of its chains."""
+    """K candidates to score. All kinds but documents are one segment each; a document is the sum of its sentences."""
 
     segments: Tensor
-    """(S, 3): chain, start, stop, in the order of the data."""
+    """(S, 3): sentence, start, stop, in the order of the data."""
     kind: Kind = "segment"
     owner: Tensor | None = None
     """(S,): the candidate a segment belongs to; None where each is one of its own."""
@@ -58,32 +58,32 @@ class Candidates:
         return Candidates(self.segments[owner >= 0], self.kind, owner[owner >= 0], names)
 
     def parts(self, number: int) -> list[tuple[int, int, int]]:
-        """The segments (chain, start, stop) of one candidate."""
+        """The segments (sentence, start, stop) of one candidate."""
         found = self.segments[number : number + 1] if self.owner is None else self.segments[self.owner == number]
-        return [(chain, start, stop) for chain, start, stop in found.tolist()]
+        return [(sentence_number, start, stop) for sentence_number, start, stop in found.tolist()]
 
 
 def find_candidates(index: Index, kind: Kind, max_length: int = 3) -> Candidates:
-    """Every training segment of a kind in an index; for documents, the chains of each together."""
+    """Every training segment of a kind in an index; for documents, the sentences of each together."""
     found = []
     for shard in index.shards:
         part = candidates(shard.rows(), index.labels, kind, max_length)
-        found.append(part + torch.tensor([shard.first_chain, 0, 0]))
+        found.append(part + torch.tensor([shard.first_sentence, 0, 0]))
     together = torch.cat(found)
     if kind != "document":
         return Candidates(together, kind)
-    documents = chain_documents(index)
+    documents = sentence_documents(index)
     if not any(documents):
         raise DataError(f"{index.folder}: its data names no documents; ask for whole sentences instead")
     numbers: dict[tuple[str, int], int] = {}
-    # a chain without a document stays alone
-    keys = [(name, -1) if name else ("", chain) for chain, name in enumerate(documents)]
+    # a sentence without a document stays alone
+    keys = [(name, -1) if name else ("", number) for number, name in enumerate(documents)]
     owner = torch.tensor([numbers.setdefault(key, len(numbers)) for key in keys])
     return Candidates(together, kind, owner, tuple([name for name, _ in numbers]))
 
 
-def chain_documents(index: Index) -> Sequence[str]:
-    """The document each chain of an index belongs to, empty where the data does not say."""
+def sentence_documents(index: Index) -> Sequence[str]:
+    """The document each sentence of an index belongs to, empty where the data does not say."""
     found: list[str] = []
     for number in range(len(index.shards)):
         columns = map_tensors(index.folder / text_name(number))
@@ -94,16 +94,16 @@ def chain_documents(index: Index) -> Sequence[str]:
 
 
 def candidates(rows: Rows, labels: LabelSet, kind: Kind, max_length: int = 3) -> Tensor:
-    """(chain, start, stop) of every training segment of a kind, (S, 3), in the order of the data.
+    """(sentence, start, stop) of every training segment of a kind, (S, 3), in the order of the data.
 
     ``entity``: labelled segments, as the scheme reads them. ``segment``: all of at most ``max_length`` tokens.
-    ``sentence`` and ``document``: whole chains, for the influence of instances.
+    ``sentence`` and ``document``: whole sentences, for the influence of instances.
     """
     if kind not in get_args(Kind):
         raise OptionError(f"kind {kind!r}: expected one of {', '.join(get_args(Kind))}")
     if kind in ("sentence", "document"):
-        chains = torch.arange(len(rows.lengths))
-        return torch.stack([chains, torch.zeros_like(chains), rows.lengths], 1)
+        sentences = torch.arange(len(rows.lengths))
+        return torch.stack([sentences, torch.zeros_like(sentences), rows.lengths], 1)
     if kind == "entity":
         return _entities(rows, labels)
     if max_length < 1:
@@ -113,17 +113,17 @@ def candidates(rows: Rows, labels: LabelSet, kind: Kind, max_length: int = 3) ->
 
 def _all_up_to(lengths: Tensor, max_length: int) -> Tensor:
     """Every start with every stop at most ``max_length`` later."""
-    chain = torch.repeat_interleave(torch.arange(len(lengths)), lengths)  # (N,)
+    number = torch.repeat_interleave(torch.arange(len(lengths)), lengths)  # (N,)
     start = torch.arange(int(lengths.sum())) - torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
     stop = start.unsqueeze(1) + torch.arange(1, max_length + 1)  # (N, L)
-    inside = stop <= lengths[chain].unsqueeze(1)
-    columns = (chain.unsqueeze(1).expand_as(stop), start.unsqueeze(1).expand_as(stop), stop)
+    inside = stop <= lengths[number].unsqueeze(1)
+    columns = (number.unsqueeze(1).expand_as(stop), start.unsqueeze(1).expand_as(stop), stop)
     return torch.stack([column[inside] for column in columns], 1)
 
 
 def _entities(rows: Rows, labels: LabelSet) -> Tensor:
     found: list[tuple[int, int, int]] = []
-    for chain, part in enumerate(rows.labels.split(rows.lengths.tolist())):
+    for number, part in enumerate(rows.labels.split(rows.lengths.tolist())):
         for segment in segments(labels.decode(part.tolist()), labels.scheme):
-            found.append((chain, segment.start, segment.stop))
+            found.append((number, segment.start, segment.stop))
     return torch.tensor(found, dtype=torch.long).view(-1, 3)

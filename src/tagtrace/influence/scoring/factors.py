@@ -1,10 +1,10 @@
-"""The gradients of segments' conditional losses in factored form, a few chains at a time.
+"""The gradients of segments' conditional losses in factored form, a few sentences at a time.
 
 For a segment a:b, with probabilities given the labels outside it and f_t = (F_t, 1),
 
     dCL/dW = sum_t e_t f_t^T,   e_t = p(y_t | outside) - onehot(y_t)
     dCL/dA = sum of the edge errors inside + y_{a-1} x e_a + e_{b-1} x y_b
-    dCL/dstart = e_a where a is the first token of its chain, dCL/dend = e_{b-1} where b - 1 is the last.
+    dCL/dstart = e_a where a is the first token of its sentence, dCL/dend = e_{b-1} where b - 1 is the last.
 
 The edges of A are summed at once, for two of them may be the same cell.
 """
@@ -25,15 +25,15 @@ from tagtrace.tagger.recursions import Run, run
 from tagtrace.tagger.rows import Rows, pad_rows
 
 Source = Rows | Index
-"""Where the features and labels of training chains come from: rows in memory, or an index that stays on the disk."""
+"""Where the features and labels of training sentences come from: rows in memory, or an index that stays on the disk."""
 
 CELLS = 2**22
 """Numbers of one kind held at once: segments x longest segment x (features, or pairs of labels)."""
 MAX_SEGMENTS = 1024
 MAX_TOKENS = 8192
-"""Tokens of the segments' chains whose features are converted at once (or one longer chain)."""
+"""Tokens of the segments' sentences whose features are converted at once (or one longer sentence)."""
 MAX_PADDED = 4 * MAX_TOKENS
-"""The same with every chain as long as the longest among them, as their scores are held."""
+"""The same with every sentence as long as the longest among them, as their scores are held."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Factors:
 
     head: Head
     features: Tensor
-    """(n, D) of the tokens of their chains, float64."""
+    """(n, D) of the tokens of their sentences, float64."""
     index: Tensor
     """(S, M): the row in ``features`` of each segment's tokens; past its end, any."""
     errors: Tensor
@@ -57,18 +57,18 @@ class Factors:
         labels = pad_rows(rows.labels, rows.lengths)  # (B, T)
         window = crf.segment_scores(head(rows.features.to(head.weight), rows.lengths), labels, segments)
         inside = crf.segment_labels(labels, segments)  # (S, M)
-        chains = run(window)
-        errors = _less_onehot(chains.nodes(), inside)
+        sentences = run(window)
+        errors = _less_onehot(sentences.nodes(), inside)
         starts = (rows.lengths.cumsum(0) - rows.lengths)[segments[:, 0]] + segments[:, 1]  # (S,)
         within = torch.minimum(torch.arange(inside.shape[1]), (window.lengths - 1).unsqueeze(1))  # (S, M)
         ends = _Ends.of(errors, labels, rows.lengths, segments)
         learned = {name for name, _ in head.named_parameters()}
         others = {}
         if "transitions" in learned:
-            others["transitions"] = ends.add_edges(_inner_edges(chains, inside))
+            others["transitions"] = ends.add_edges(_inner_edges(sentences, inside))
         if "start" in learned:
-            others["start"] = ends.first * ends.starts_chain.unsqueeze(1)
-            others["end"] = ends.last * ends.ends_chain.unsqueeze(1)
+            others["start"] = ends.first * ends.starts_sentence.unsqueeze(1)
+            others["end"] = ends.last * ends.ends_sentence.unsqueeze(1)
         return cls(head, rows.features, (starts.unsqueeze(1) + within).to(errors.device), errors, others)
 
     def product(self, direction: Tensor) -> Tensor:
@@ -116,30 +116,30 @@ class _Ends:
     last: Tensor
     before: Tensor
     after: Tensor
-    starts_chain: Tensor
-    ends_chain: Tensor
+    starts_sentence: Tensor
+    ends_sentence: Tensor
 
     @classmethod
     def of(cls, errors: Tensor, labels: Tensor, lengths: Tensor, segments: Tensor) -> _Ends:
         device = errors.device
-        ends_chain = (segments[:, 2] == lengths[segments[:, 0]]).to(device)
-        chain, start, stop = segments.to(device).unbind(1)
+        ends_sentence = (segments[:, 2] == lengths[segments[:, 0]]).to(device)
+        number, start, stop = segments.to(device).unbind(1)
         last = errors[torch.arange(len(segments), device=device), stop - start - 1]
-        before = labels[chain, (start - 1).clamp(min=0)]
-        after = labels[chain, stop.clamp(max=labels.shape[1] - 1)]
-        return cls(errors[:, 0], last, before, after, start == 0, ends_chain)
+        before = labels[number, (start - 1).clamp(min=0)]
+        after = labels[number, stop.clamp(max=labels.shape[1] - 1)]
+        return cls(errors[:, 0], last, before, after, start == 0, ends_sentence)
 
     def add_edges(self, edges: Tensor) -> Tensor:
         """Edge errors inside the segments, (S, C, C), with those of the edges that lead into and out of them."""
-        into, out = (~self.starts_chain).nonzero().squeeze(1), (~self.ends_chain).nonzero().squeeze(1)
+        into, out = (~self.starts_sentence).nonzero().squeeze(1), (~self.ends_sentence).nonzero().squeeze(1)
         edges[into, self.before[into]] += self.first[into]
         edges[out, :, self.after[out]] += self.last[out]
         return edges
 
 
-def _inner_edges(chains: Run, inside: Tensor) -> Tensor:
+def _inner_edges(sentences: Run, inside: Tensor) -> Tensor:
     """Errors of the edges inside segments with labels (S, M), summed, (S, C, C)."""
-    edges = chains.edges()  # (S, M - 1, C, C)
+    edges = sentences.edges()  # (S, M - 1, C, C)
     C = edges.shape[-1]
     pairs = inside[:, :-1] * C + inside[:, 1:]  # (S, M - 1)
     return _less_onehot(edges.flatten(2), pairs).sum(1).unflatten(1, (C, C))
@@ -160,49 +160,51 @@ def factor_parts(
 ) -> Iterator[tuple[Tensor, Factors]]:
     """The factors of segments (S, 3) in parts, each with its places in ``segments``."""
     width = max(head.num_labels**2, head.dim + 1)
-    for places, rows, local in chain_parts(source, segments, width, most):
+    for places, rows, local in sentence_parts(source, segments, width, most):
         yield places, Factors.of(head, rows, local)
 
 
-def chain_parts(
+def sentence_parts(
     source: Source, segments: Tensor, width: int, most: int = MAX_SEGMENTS
 ) -> Iterator[tuple[Tensor, Rows, Tensor]]:
-    """Places in ``segments`` (S, 3), the few chains these lie in (features in float64), and the segments of those."""
+    """Places in ``segments`` (S, 3), the few sentences these lie in (features in float64), and the segments of
+    those.
+    """
     if len(segments) == 0:
         return
     order = segments[:, 0].argsort(stable=True)
     starts = source.lengths.cumsum(0) - source.lengths  # (B,)
     for places in order.split(_part_sizes(segments[order], source.lengths, width, most)):
-        chains, local = segments[places, 0].unique(return_inverse=True)
-        rows = _take(source, starts, chains)
+        sentences, local = segments[places, 0].unique(return_inverse=True)
+        rows = _take(source, starts, sentences)
         yield places, rows, torch.cat([local.unsqueeze(1), segments[places, 1:]], 1)
 
 
 def _part_sizes(segments: Tensor, lengths: Tensor, width: int, most: int) -> list[int]:
-    """How many of the segments (S, 3), sorted by chain, go into each part: as many as its own longest allows."""
+    """How many of the segments (S, 3), sorted by sentence, go into each part: as many as its own longest allows."""
     sizes: list[int] = []
-    size = longest = num_chains = longest_chain = num_tokens = 0
+    size = longest = num_sentences = longest_sentence = num_tokens = 0
     last = -1
     num_steps = (segments[:, 2] - segments[:, 1]).tolist()
-    for chain, steps, length in zip(segments[:, 0].tolist(), num_steps, lengths[segments[:, 0]].tolist(), strict=True):
-        if chain != last:
-            num_chains, num_tokens, last = num_chains + 1, num_tokens + length, chain
-        longest, longest_chain = max(longest, steps), max(longest_chain, length)
+    for number, steps, length in zip(segments[:, 0].tolist(), num_steps, lengths[segments[:, 0]].tolist(), strict=True):
+        if number != last:
+            num_sentences, num_tokens, last = num_sentences + 1, num_tokens + length, number
+        longest, longest_sentence = max(longest, steps), max(longest_sentence, length)
         is_full = size == most or (size + 1) * longest * width > CELLS
-        if size and (is_full or num_tokens > MAX_TOKENS or num_chains * longest_chain > MAX_PADDED):
+        if size and (is_full or num_tokens > MAX_TOKENS or num_sentences * longest_sentence > MAX_PADDED):
             sizes.append(size)
-            size, longest, num_chains, longest_chain, num_tokens = 0, steps, 1, length, length
+            size, longest, num_sentences, longest_sentence, num_tokens = 0, steps, 1, length, length
         size += 1
     return [*sizes, size]
 
 
-def _take(source: Source, starts: Tensor, chains: Tensor) -> Rows:
-    """Some chains of a source, the first tokens of which are ``starts`` (B,), features in float64."""
-    lengths = source.lengths[chains]
+def _take(source: Source, starts: Tensor, sentences: Tensor) -> Rows:
+    """Some sentences of a source, the first tokens of which are ``starts`` (B,), features in float64."""
+    lengths = source.lengths[sentences]
     if isinstance(source, Index):
-        parts = [source.chain(chain, torch.float64) for chain in chains.tolist()]
+        parts = [source.sentence_rows(number, torch.float64) for number in sentences.tolist()]
         features, labels = torch.cat([part.features for part in parts]), torch.cat([part.labels for part in parts])
         return Rows(features, labels, lengths)
-    pairs = zip(starts[chains].tolist(), lengths.tolist(), strict=True)
+    pairs = zip(starts[sentences].tolist(), lengths.tolist(), strict=True)
     index = torch.cat([torch.arange(start, start + length) for start, length in pairs])
     return Rows(source.features[index].double(), source.labels[index], lengths)

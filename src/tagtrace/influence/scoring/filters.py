@@ -18,7 +18,7 @@ from tagtrace._checks import DataError, OptionError
 from tagtrace.data.labels import LabelSet
 from tagtrace.index import Index
 from tagtrace.influence.query import Query
-from tagtrace.influence.scoring.candidates import Candidates, chain_documents
+from tagtrace.influence.scoring.candidates import Candidates, sentence_documents
 
 _NUM_SHOWN = 10
 
@@ -110,13 +110,13 @@ def _doubted(index: Index, given: Tensor, likely: Tensor) -> Tensor:
 
 
 def _in_document(index: Index, candidates: Candidates, name: str) -> Tensor:
-    documents = chain_documents(index)
+    documents = sentence_documents(index)
     if name not in documents:
         known = sorted({document for document in documents if document})
         names = f"it has {_some(known)}" if known else "its data names no documents"
         raise DataError(f"{index.folder}: no document {name!r}; {names}")
-    chains = torch.tensor([document == name for document in documents])
-    return candidates.total(chains[candidates.segments[:, 0]].long()) > 0
+    sentences = torch.tensor([document == name for document in documents])
+    return candidates.total(sentences[candidates.segments[:, 0]].long()) > 0
 
 
 def _labels(index: Index) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from tagtrace.influence.curvature.operators import Identity, Kronecker
 from tagtrace.influence.curvature.solvers import Cholesky, Direct, Solver
 from tagtrace.influence.scoring.candidates import Candidates
-from tagtrace.influence.scoring.factors import CELLS, Source, chain_parts, factor_parts
+from tagtrace.influence.scoring.factors import CELLS, Source, factor_parts, sentence_parts
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import Rows
 
@@ -73,7 +73,7 @@ def feature_norms(source: Source, candidates: Candidates, dim: int) -> Tensor:
     """|mean of a candidate's features|, (K,)."""
     norms = torch.empty(len(candidates), dtype=torch.float64)
     sums = torch.zeros(0 if candidates.owner is None else len(candidates), dim, dtype=torch.float64)
-    for places, rows, segments in chain_parts(source, candidates.segments, dim):
+    for places, rows, segments in sentence_parts(source, candidates.segments, dim):
         part = _feature_sums(rows, segments).cpu()
         if candidates.owner is None:
             norms[places] = part.norm(dim=1)

@@ -68,7 +68,7 @@ class Scorer:
             return self._relative(query, which, top)
         if score == "influence":
             direction = self.solver().solve(query.gradient(self.head).unsqueeze(0)).value[0]
-            return which, self._products(direction)[which] / self.index.num_chains
+            return which, self._products(direction)[which] / self.index.num_sentences
         if score == "cosine":
             gradient = query.gradient(self.head)
             return which, _quotient(self._products(gradient), self._norms * float(gradient.norm()))[which]

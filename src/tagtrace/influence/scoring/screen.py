@@ -23,11 +23,11 @@ class Screen:
 
     def __init__(self, head: Head, source: Source, segments: Tensor) -> None:
         self.head, self.source, self.segments = head, source, segments
-        self.num_chains = len(source.lengths)
+        self.num_sentences = len(source.lengths)
 
     def influence(self, directions: Tensor) -> Tensor:
         """V . grad CL / N for directions V (Q, P) and every segment, (Q, S)."""
-        return self.products(directions) / self.num_chains
+        return self.products(directions) / self.num_sentences
 
     @torch.no_grad()
     def products(self, directions: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Scores of every training token from what the index stores: features, errors and labels, one pass.
 
-For token t of a chain, with errors e_t and features f_t = (F_t, 1), the gradient of its conditional loss is e_t f_t^T
-in W and y_{t-1} x e_t + e_t x y_{t+1} in A (start and end where there is no neighbour), so
+For token t of a sentence, with errors e_t and features f_t = (F_t, 1), the gradient of its conditional loss is e_t
+f_t^T in W and y_{t-1} x e_t + e_t x y_{t+1} in A (start and end where there is no neighbour), so
 
     V . g_t = sum_c e_t(c) (V_W f_t + V_A[y_{t-1}, :] + V_A[:, y_{t+1}])(c)
     |g_t|^2 = |e_t|^2 (|f_t|^2 + number of learned edges) + 2 e_t(y_{t-1}) e_t(y_{t+1})   (the two edges may be one)
@@ -77,7 +77,7 @@ class TokenPass:
     def _beside(self, parts: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """What the bias and the label before, and the label after, add to a token's logits: both (Q, C + 1, C).
 
-        Row C stands for the start and the end of the chain.
+        Row C stands for the start and the end of the sentence.
         """
         bias = parts["weight"][..., -1].unsqueeze(1)  # (Q, 1, C)
         zero = torch.zeros_like(bias)

@@ -115,7 +115,7 @@ def run_one(setting: Setting, name: str, corpus: Corpus, cued: Cued, asked: Cued
     index = indexed(setting, name, tagger, corpus, IndexOptions(l2=options.l2, tolerance=options.tolerance))
     predicted, planted, num_cues = queries(with_index_head(tagger, index), asked)
     found: Found = {
-        "num_sentences": index.num_chains,
+        "num_sentences": index.num_sentences,
         "num_cues": len(cued.positions),
         "num_asked": num_cues,
         "num_queries": len(predicted),
@@ -139,9 +139,9 @@ def shares(
     found = {f"segment influence: {title}": tokens[name] for name, title in SCORES.items()}
     found |= {f"segment NN: {name}": neighbours[name] for name in NEIGHBOURS}
     for suffix, asked in {"": predicted, " (planted labels)": planted}.items():
-        chains = retriever.chains(asked) | retriever.chains(asked, curved)
-        titles = {name: title for name, title in SCORES.items() if name in chains}
-        found |= {f"instance influence: {title}{suffix}": chains[name] for name, title in titles.items()}
+        sentences = retriever.sentences(asked) | retriever.sentences(asked, curved)
+        titles = {name: title for name, title in SCORES.items() if name in sentences}
+        found |= {f"instance influence: {title}{suffix}": sentences[name] for name, title in titles.items()}
     following, has_cue = cued.following(), cued.has_cue()
     hits = {name: (following if one.are_tokens else has_cue)[one.supporters] for name, one in found.items()}
     return {name: float(each.double().mean()) for name, each in hits.items()}

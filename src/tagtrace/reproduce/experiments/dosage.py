@@ -106,7 +106,7 @@ def run(setting: Setting, seed: int) -> Found:
         raise DataError("no test dosage is mispredicted as an intervention; train longer, or on more documents")
     jury = Jury.of(index, train.sentences, options.intervention, asked)
     about: Found = {
-        "options": asdict(options), "documents": index.num_chains, "tokens": index.num_tokens,
+        "options": asdict(options), "documents": index.num_sentences, "tokens": index.num_tokens,
         "f1": {name: token_f1(trusted.rows.labels[rows], trusted.predicted[rows], labels)
                for name, rows in rows_of(tests).items()},
     }  # fmt: skip
@@ -125,7 +125,7 @@ def cheap_methods(retriever: Retriever, asked: Queries, report: Callable[[str], 
     report("segment influence")
     found = {f"segment influence, {name}": one for name, one in retriever.tokens(asked).items()}
     report("instance influence")
-    found |= {f"instance influence, {name}": one for name, one in retriever.chains(asked).items()}
+    found |= {f"instance influence, {name}": one for name, one in retriever.sentences(asked).items()}
     report("segment NN")
     neighbours = retriever.neighbours(asked)
     return found | {f"segment NN, {name}": neighbours[f"{name}, labels"] for name in ("dot", "cosine")}
@@ -140,7 +140,7 @@ def curved_methods(
         curved = Curved(retriever.index, retriever.device)
         tokens = retriever.tokens(asked, curved, exact_sizes=False)
         found = {f"segment influence, {name}": one for name, one in tokens.items()}
-        found |= {f"instance influence, {name}": one for name, one in retriever.chains(asked, curved).items()}
+        found |= {f"instance influence, {name}": one for name, one in retriever.sentences(asked, curved).items()}
     except (TagtraceError, MemoryError, RuntimeError) as error:  # torch tells of too little memory by RuntimeError
         note = f"curvature is left out: {' '.join(str(error).split()) or type(error).__name__}"
         report(note)

@@ -68,7 +68,7 @@ def run(setting: Setting, seed: int) -> Found:
     trusted = read_trusted(index, tagger, experts)
     setting.report(f"ranking {len(corpus.documents)} documents by {len(trusted):,} trusted tokens")
     scores = rank_documents(
-        index, trusted, chain_numbers(experts), mispredicted(trusted), options.top_k, setting.device
+        index, trusted, document_numbers(experts), mispredicted(trusted), options.top_k, setting.device
     )
     is_wrong = torch.tensor([document in wrong for document in find_candidates(index, "document").documents])
     return {
@@ -97,7 +97,7 @@ def trusted_sentences(data: Path, count: int, seed: int) -> list[Sentence]:
     return conll.ten_documents(after, conll.changed_documents(before, after), seed, count)
 
 
-def chain_numbers(sentences: Sequence[Sentence]) -> torch.Tensor:
+def document_numbers(sentences: Sequence[Sentence]) -> torch.Tensor:
     """The document of each sentence, numbered from 0, (b,)."""
     numbers: dict[str, int] = {}
     return torch.tensor([numbers.setdefault(one.document, len(numbers)) for one in sentences if len(one)])

@@ -21,7 +21,7 @@ from tagtrace.data import Corpus, LabelSet
 from tagtrace.findings import Trusted, read_trusted
 from tagtrace.index import Index, IndexOptions
 from tagtrace.influence import find_candidates
-from tagtrace.reproduce.experiments.errors import chain_numbers
+from tagtrace.reproduce.experiments.errors import document_numbers
 from tagtrace.reproduce.shared import conll
 from tagtrace.reproduce.shared.document_rankings import FIGURE, PAPER, rank_documents
 from tagtrace.reproduce.shared.experiment import Experiment, Found, Headline
@@ -122,11 +122,11 @@ def run_one(
     trusted = read_trusted(index, tagger, experts)
     asked, about = questions(index, trusted, options.pair)
     setting.report(f"{name}: ranking {len(corpus.documents)} documents by {len(trusted):,} trusted tokens")
-    scores = rank_documents(index, trusted, chain_numbers(experts), {ASKED: asked}, options.top_k, setting.device)
+    scores = rank_documents(index, trusted, document_numbers(experts), {ASKED: asked}, options.top_k, setting.device)
     documents = find_candidates(index, "document").documents
     found: Found = {"num_trusted_tokens": len(trusted), "asked": about, "num_asked": len(asked)}
     random = [document for document in documents if kinds.get(document) == RANDOM]
-    found["pulls"] = pulls(setting.data, index, trusted, chain_numbers(experts), corpus, random)
+    found["pulls"] = pulls(setting.data, index, trusted, document_numbers(experts), corpus, random)
     found["planted"] = dict(Counter(kinds[document] for document in documents if document in kinds))
     for kind, planted in KINDS.items():
         wrong = torch.tensor([kinds.get(document) == planted for document in documents])
@@ -138,12 +138,12 @@ def run_one(
 
 
 def pulls(
-    data: Path, index: Index, trusted: Trusted, chains: torch.Tensor, corpus: Corpus, names: Sequence[str]
+    data: Path, index: Index, trusted: Trusted, sentences: torch.Tensor, corpus: Corpus, names: Sequence[str]
 ) -> dict[str, float]:
     """What the wrong labels of the documents ``names`` add to their scores by instance influence (``pulls``)."""
     true = {one.id: one for one in conll.read_split(data, "train_corrected").sentences}
     given = [one for one in corpus.sentences if len(one)]
-    return pulls_by_type(token_pulls(index, trusted, chains), given, [true[one.id] for one in given], names)
+    return pulls_by_type(token_pulls(index, trusted, sentences), given, [true[one.id] for one in given], names)
 
 
 def questions(index: Index, trusted: Trusted, pair: str) -> tuple[Trusted, str]:

@@ -76,15 +76,17 @@ def run(setting: Setting, seed: int) -> Found:
     trusted = read_trusted(index, tagger, validation).mispredicted()
     places = random.Random(seed).sample(range(len(trusted)), min(options.num_queries, len(trusted)))
     segments = trusted.segments[places]  # (Q, 3)
-    chains, local = segments[:, 0].unique(return_inverse=True)
+    numbers, local = segments[:, 0].unique(return_inverse=True)
     sentences = [one for one in validation if len(one) > 0]
-    asked = Asked([sentences[c] for c in chains.tolist()], torch.cat([local.unsqueeze(1), segments[:, 1:]], 1))
+    asked = Asked(
+        [sentences[number] for number in numbers.tolist()], torch.cat([local.unsqueeze(1), segments[:, 1:]], 1)
+    )
     gradients = torch.cat([g for _, g in dense_gradients(index.head, trusted.rows, Candidates(segments))])  # (Q, P)
     setting.report("the Hessian")
     curved = Curved(index, setting.device, "dense")
     moved = curved.solve(gradients).cpu()  # H^-1 g, (Q, P)
     found = {
-        "options": asdict(options), "parameters": index.head.num_parameters, "sentences": index.num_chains,
+        "options": asdict(options), "parameters": index.head.num_parameters, "sentences": index.num_sentences,
         "tokens": index.num_tokens, "queries": len(segments), "trainable": tagger.encoder.trainable,
         "curvature": compare_rankings(curved, gradients, moved, options.top),
     }  # fmt: skip

@@ -1,8 +1,9 @@
 """Rankings of training documents by how likely they hold wrong labels: the 13 methods of the paper, and some more.
 
-A document is the sum of its sentences, which are the chains of the tagger: its loss is the sum of their joint losses,
-its gradient the sum of their gradients. Tokens have conditional losses, entropies of their marginals, and gradients
-of the conditional loss; a document has the mean or the largest value of its tokens. Trusted documents have gold labels:
+A document is the sum of its sentences, which are the sentences of the tagger: its loss is the sum of their joint
+losses, its gradient the sum of their gradients. Tokens have conditional losses, entropies of their marginals, and
+gradients of the conditional loss; a document has the mean or the largest value of its tokens. Trusted documents have
+gold labels:
 
 | method | score of a document |
 |---|---|
@@ -11,9 +12,9 @@ of the conditional loss; a document has the mean or the largest value of its tok
 | segment NN | of a token, the mean of the 10 largest products of features with trusted tokens of another class |
 
 "(cosine)" divides each product by the norms of both gradients. The paper's curvature is the identity. Its released
-notebooks have documents as chains and gradients of W alone, and for segment NN tokens of another label, B- and I- told
-apart. That of section 6.1 takes marginal losses and the 10 nearest, as its text says; that of section 6.2 losses and
-entropies given the labels around a token, and the 5 nearest. The text is followed here, in both.
+notebooks have documents as sentences and gradients of W alone, and for segment NN tokens of another label, B- and I-
+told apart. That of section 6.1 takes marginal losses and the 10 nearest, as its text says; that of section 6.2 losses
+and entropies given the labels around a token, and the 5 nearest. The text is followed here, in both.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def rank_documents(
     """The scores of all K training documents by each method, (K,), in the order of ``find_candidates``.
 
     ``trusted`` asks about all tokens of the trusted documents, ``documents`` (b,) has the document of each of its
-    chains. ``asked`` are fewer tokens, for segment influence alone, by the name to call them in brackets.
+    sentences. ``asked`` are fewer tokens, for segment influence alone, by the name to call them in brackets.
     """
     found = simple_scores(index)
     for name, scores in instance_influences(index, trusted, documents).items():
@@ -81,15 +82,15 @@ def simple_scores(index: Index) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def instance_influences(index: Index, trusted: Trusted, documents: Tensor) -> dict[str, Tensor]:
-    """By ``identity`` and by ``cosine``, for K training documents, (K,), N being the number of training chains:
+    """By ``identity`` and by ``cosine``, for K training documents, (K,), N being the number of training sentences:
 
     mean over d of -g_d . g / N, and mean over d of -cos(g_d, g).
     """
     candidates = find_candidates(index, "document")
     gradients = document_gradients(index, trusted, documents)  # (d, P)
     units = gradients / gradients.norm(dim=1, keepdim=True).clamp(min=1e-300)
-    directions = -torch.stack([gradients.mean(0) / index.num_chains, units.mean(0)])  # (2, P)
-    products = Screen(index.head, index, candidates.segments).products(directions)  # (2, chains)
+    directions = -torch.stack([gradients.mean(0) / index.num_sentences, units.mean(0)])  # (2, P)
+    products = Screen(index.head, index, candidates.segments).products(directions)  # (2, sentences)
     raw, turned = candidates.total(products.T).T
     norms = gradient_norms(index.head, index, candidates)
     return {"identity": raw, "cosine": torch.where(norms > 0, turned / norms.clamp(min=1e-300), 0.0)}
@@ -98,8 +99,8 @@ def instance_influences(index: Index, trusted: Trusted, documents: Tensor) -> di
 def document_gradients(index: Index, trusted: Trusted, documents: Tensor) -> Tensor:
     """The gradient of the joint loss of each trusted document, (d, P)."""
     lengths = trusted.rows.lengths
-    chains = torch.arange(len(lengths))
-    whole = torch.stack([chains, torch.zeros_like(chains), lengths], 1)
+    sentences = torch.arange(len(lengths))
+    whole = torch.stack([sentences, torch.zeros_like(sentences), lengths], 1)
     names = tuple(str(number) for number in range(int(documents.max()) + 1))
     candidates = Candidates(whole, "document", documents, names)
     return torch.cat([part for _, part in dense_gradients(index.head, trusted.rows, candidates)])

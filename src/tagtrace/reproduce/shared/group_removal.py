@@ -53,7 +53,7 @@ class Asked:
 
     sentences: list[Sentence]
     segments: Tensor
-    """(chain, start, stop), (Q, 3); chains are numbers in ``sentences``."""
+    """(sentence, start, stop), (Q, 3); sentences are numbers in ``sentences``."""
 
     @torch.no_grad()
     def losses(self, tagger: Tagger, head: Head) -> Tensor:
@@ -102,7 +102,7 @@ class Group:
 
     name: str
     """``supporters``, ``opposers`` or ``random``"""
-    chains: list[int]
+    sentences: list[int]
     targets: list[int]
     """The queries they were chosen for."""
 
@@ -134,15 +134,15 @@ def remove_groups(trainer: Trainer, index: Index, asked: Asked, moved: Tensor, s
     groups: list[Found] = []
     for number, group in enumerate(choose_groups(influence, sizes.num_groups, sizes.group_size, trainer.seed)):
         report(f"group {number + 1} of {sizes.num_groups}: {group.name}")
-        edits = [Edit(*whole.segments[chain].tolist()) for chain in group.chains]
+        edits = [Edit(*whole.segments[sentence_number].tolist()) for sentence_number in group.sentences]
         head = index.head.at(retrainer.retrain(edits).theta.cpu())
         changes = {
-            "first order": influence[:, group.chains].sum(1),
+            "first order": influence[:, group.sentences].sum(1),
             "head retrained": asked.losses(tagger, head) - before,
-            "actual": trainer.losses(asked, l2, f"group-{number}", group.chains) - before,
+            "actual": trainer.losses(asked, l2, f"group-{number}", group.sentences) - before,
         }
         lists = {name: values.tolist() for name, values in changes.items()}
-        groups.append({"name": group.name, "size": len(group.chains), "targets": group.targets, **lists})
+        groups.append({"name": group.name, "size": len(group.sentences), "targets": group.targets, **lists})
     noise: list[list[float]] = []
     for other in range(sizes.other_seeds):
         report(f"another seed, {other + 1} of {sizes.other_seeds}")

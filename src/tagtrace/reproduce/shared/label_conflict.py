@@ -37,8 +37,8 @@ class Judge:
 
     @classmethod
     def of(cls, index: Index, dosages: DosageTokens) -> Judge:
-        document = torch.repeat_interleave(torch.arange(index.num_chains), index.lengths)
-        has = torch.zeros(2, index.num_chains, dtype=torch.bool)
+        document = torch.repeat_interleave(torch.arange(index.num_sentences), index.lengths)
+        has = torch.zeros(2, index.num_sentences, dtype=torch.bool)
         for side, mask in enumerate((dosages.outside, dosages.inside)):
             has[side, document[mask]] = True
         return cls(dosages, document, has[0], has[1])

@@ -23,8 +23,8 @@ from tagtrace.reproduce.shared.document_rankings import document_gradients
 
 @torch.no_grad()
 def token_pulls(index: Index, trusted: Trusted, documents: Tensor) -> Tensor:
-    """e_t . (V_W f_t) of every training token, (N,); ``documents`` (b,) has the document of each trusted chain."""
-    direction = -document_gradients(index, trusted, documents).mean(0) / index.num_chains  # (P,)
+    """e_t . (V_W f_t) of every training token, (N,); ``documents`` (b,) has the document of each trusted sentence."""
+    direction = -document_gradients(index, trusted, documents).mean(0) / index.num_sentences  # (P,)
     weight = index.head.unflatten(direction)["weight"]  # (C, D + 1)
     believed = in_sample(index)
     errors = believed.marginals.double() - F.one_hot(believed.labels, len(index.labels))  # (N, C)

@@ -117,14 +117,14 @@ class Bench:
 
     def edit(self, index: int, kind: str) -> Edit:
         """Of one training segment: its label taken away, or replaced by the next likely."""
-        chain, start, stop = self.segments[index].tolist()
-        return Edit(chain, start, stop, self.next_likely(chain, start, stop) if kind == "relabel" else None)
+        number, start, stop = self.segments[index].tolist()
+        return Edit(number, start, stop, self.next_likely(number, start, stop) if kind == "relabel" else None)
 
-    def next_likely(self, chain: int, start: int, stop: int) -> tuple[int, ...]:
+    def next_likely(self, sentence_number: int, start: int, stop: int) -> tuple[int, ...]:
         """For each token the likeliest label that it does not have, given the labels around the segment."""
         lengths = self.rows.lengths
-        first = int(lengths[:chain].sum())
-        part = slice(first, first + int(lengths[chain]))
+        first = int(lengths[:sentence_number].sum())
+        part = slice(first, first + int(lengths[sentence_number]))
         query = Query(self.rows.features[part].double(), self.rows.labels[part], start, stop)
         likely = query.probabilities(self.head)
         likely[torch.arange(stop - start), query.labels[start:stop]] = -1.0
@@ -140,13 +140,13 @@ def choose(influence: torch.Tensor, edits: Edits, generator: random.Random) -> l
 
 
 def training_segments(sentences: Sequence[Sentence], kind: Kind) -> torch.Tensor:
-    """Every token, or every entity of two or more tokens, as (chain, start, stop)."""
+    """Every token, or every entity of two or more tokens, as (sentence, start, stop)."""
     found: list[tuple[int, int, int]] = []
-    for chain, sentence in enumerate(sentences):
+    for number, sentence in enumerate(sentences):
         if kind == "token":
-            found += [(chain, t, t + 1) for t in range(len(sentence))]
+            found += [(number, t, t + 1) for t in range(len(sentence))]
         else:
-            found += [(chain, s.start, s.stop) for s in segments(sentence.labels, "iob2") if s.stop - s.start > 1]
+            found += [(number, s.start, s.stop) for s in segments(sentence.labels, "iob2") if s.stop - s.start > 1]
     return torch.tensor(found)
 
 

@@ -1,7 +1,8 @@
-"""The strongest supporter and opposer of many queries at once, among all training tokens or chains.
+"""The strongest supporter and opposer of many queries at once, among all training tokens or sentences.
 
 ``Explainer`` answers one query at a time, in full. Here only the first of each side is wanted, for hundreds of queries
-and several scores. With g_q and g_k the gradients of conditional losses (joint ones of whole chains), V . g_k / size_k:
+and several scores. With g_q and g_k the gradients of conditional losses (joint ones of whole sentences), V . g_k /
+size_k:
 
 | score | V | size_k |
 |---|---|---|
@@ -39,7 +40,7 @@ SHORTLIST = 10
 
 @dataclass(frozen=True)
 class Strongest:
-    """The strongest supporter and opposer of Q queries: rows of training tokens, or numbers of chains."""
+    """The strongest supporter and opposer of Q queries: rows of training tokens, or numbers of sentences."""
 
     supporters: Tensor
     """(Q,)"""
@@ -100,12 +101,12 @@ class Retriever:
         return found
 
     @torch.no_grad()
-    def chains(self, queries: Queries, curved: Curved | None = None) -> dict[str, Strongest]:
-        """As ``tokens`` for the joint loss of the chain of each query, among all training chains.
+    def sentences(self, queries: Queries, curved: Curved | None = None) -> dict[str, Strongest]:
+        """As ``tokens`` for the joint loss of the sentence of each query, among all training sentences.
 
         Where K is not inverted, there is no ``relative``.
         """
-        wholes, owners = chains_of(queries)
+        wholes, owners = sentences_of(queries)
         directions = self._gradients(queries.rows, wholes)  # (c, P)
         if curved is not None:
             directions = curved.solve(directions)
@@ -146,7 +147,7 @@ class Retriever:
         return {name: one.strongest() for name, one in best.items()}
 
     def _gradients(self, rows: Rows, segments: Tensor) -> Tensor:
-        """The gradients of segments (S, 3) of queries' chains, (S, P)."""
+        """The gradients of segments (S, 3) of queries' sentences, (S, P)."""
         return torch.cat([part for _, part in dense_gradients(self.index.head, rows, Candidates(segments))])
 
 
@@ -176,14 +177,14 @@ class _Best:
         return Strongest(supporters, opposers, are_tokens)
 
 
-def chains_of(queries: Queries) -> tuple[Tensor, Tensor]:
-    """The chains they lie in as segments, each once, (c, 3), and which of these is whose, (Q,)."""
-    chains, places = queries.segments[:, 0].unique(return_inverse=True)
-    return torch.stack([chains, torch.zeros_like(chains), queries.rows.lengths[chains]], 1), places
+def sentences_of(queries: Queries) -> tuple[Tensor, Tensor]:
+    """The sentences they lie in as segments, each once, (c, 3), and which of these is whose, (Q,)."""
+    sentences, places = queries.segments[:, 0].unique(return_inverse=True)
+    return torch.stack([sentences, torch.zeros_like(sentences), queries.rows.lengths[sentences]], 1), places
 
 
 def _sizes(score: str, gradients: Tensor, curved: Curved | None) -> Tensor:
-    """What products with the gradients (k, P) of training chains are divided by, (k,)."""
+    """What products with the gradients (k, P) of training sentences are divided by, (k,)."""
     if score == COSINE:
         return gradients.norm(dim=1)
     if score == RELATIVE and curved is not None:

@@ -31,7 +31,7 @@ from tagtrace.tagger.head import Head
 CELLS = 2**23
 """Products held at once."""
 MAX_TOKENS = 2**14
-"""Training tokens whose features are held in float64 at once (or one longer chain)."""
+"""Training tokens whose features are held in float64 at once (or one longer sentence)."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def opposition(
         opposed = -part.unit().to(device).products(queries)  # (n, Q): minus cosines
         found["cosine"].append(opposed.topk(count, 1, sorted=False).values.double().mean(1).cpu())
         best = (opposed * sizes).topk(count, 1, sorted=False).values  # (n, top_k), less a factor for each row
-        found["identity"].append((best.double().mean(1) * part.norms()).cpu() / index.num_chains)
+        found["identity"].append((best.double().mean(1) * part.norms()).cpu() / index.num_sentences)
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 

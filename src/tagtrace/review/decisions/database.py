@@ -29,7 +29,7 @@ create table if not exists decision(
     action text not null,
     rank integer,
     audit text not null,
-    chain integer not null,
+    sentence_number integer not null,
     sentence text not null,
     start integer not null,
     stop integer not null,
@@ -47,8 +47,8 @@ create trigger if not exists decision_is_final before update on decision
 """
 
 _COLUMNS = (
-    "time", "reviewer", "batch", "action", "rank", "audit", "chain", "sentence", "start", "stop", "given", "labels",
-    "note", "base", "key", "undoes",
+    "time", "reviewer", "batch", "action", "rank", "audit", "sentence_number", "sentence", "start", "stop", "given",
+    "labels", "note", "base", "key", "undoes",
 )  # fmt: skip
 _INSERT = f"insert into decision({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"
 _SELECT = f"select id, {', '.join(_COLUMNS)} from decision"
@@ -66,7 +66,7 @@ class Decision:
     rank: int | None
     audit: str
     """The fingerprint of the findings that the rank is from."""
-    chain: int
+    sentence_number: int
     sentence: str
     start: int
     stop: int
@@ -97,9 +97,16 @@ class Store:
                 raise OptionError(f"{self.path}: this disk cannot keep a write-ahead log; use a local folder")
             self._connection.execute("pragma synchronous = full")
             self._connection.execute("pragma foreign_keys = on")
+            self._rename_old_column()
             self._connection.executescript(_SCHEMA)
         except sqlite3.Error as error:
             raise DataError(f"{self.path}: cannot be opened as decisions ({error}); move it away or mend it") from None
+
+    def _rename_old_column(self) -> None:
+        """Databases made by a development version call the number of a sentence ``chain``."""
+        columns = [row[1] for row in self._connection.execute("pragma table_info(decision)")]
+        if "chain" in columns:
+            self._connection.execute("alter table decision rename column chain to sentence_number")
 
     def close(self) -> None:
         with self._lock:

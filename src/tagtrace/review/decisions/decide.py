@@ -33,7 +33,7 @@ class Wish:
     """A decision as a client asks for it."""
 
     action: str
-    chain: int
+    sentence_number: int
     start: int
     stop: int
     rank: int | None = None
@@ -122,15 +122,17 @@ class Decisions:
         if wish.action not in ACTIONS:
             raise OptionError(f"action {wish.action!r}: expected one of {', '.join(ACTIONS)}")
         finding = texts.by_rank.get(wish.rank) if wish.rank is not None else None
-        if wish.rank is not None and (finding is None or finding.chain != wish.chain):
-            raise NotFoundError(f"there is no finding {wish.rank} in sentence number {wish.chain}; reload the page")
-        segment = check_segment(texts, (wish.chain, wish.start, wish.stop))
-        chain = texts.chains[wish.chain]
+        if wish.rank is not None and (finding is None or finding.sentence_number != wish.sentence_number):
+            raise NotFoundError(
+                f"there is no finding {wish.rank} in sentence number {wish.sentence_number}; reload the page"
+            )
+        segment = check_segment(texts, (wish.sentence_number, wish.start, wish.stop))
+        sentence = texts.sentences[wish.sentence_number]
         row = Decision(
             time, reviewer, batch, wish.action,
             wish.rank if wish.rank is not None else texts.rank_at.get(segment),
-            texts.audit, wish.chain, chain.id, wish.start, wish.stop, chain.labels[wish.start : wish.stop],
-            _labels(wish, finding), wish.note, wish.base, wish.key or uuid.uuid4().hex,
+            texts.audit, wish.sentence_number, sentence.id, wish.start, wish.stop, sentence.labels[wish.start :
+            wish.stop], _labels(wish, finding), wish.note, wish.base, wish.key or uuid.uuid4().hex,
         )  # fmt: skip
         if wish.action == "note" and not wish.note and not ledger.note(ledger.place_of(row)):
             raise OptionError("a note needs a text")  # none takes away the one there is
@@ -154,13 +156,14 @@ def _labels(wish: Wish, finding: Finding | None) -> tuple[str, ...] | None:
 
 def check_segment(texts: Texts, segment: Segment) -> Segment:
     """The same segment; raises where the data has none there."""
-    chain, start, stop = segment
-    if not 0 <= chain < len(texts.chains):
-        raise NotFoundError(f"there is no training sentence number {chain}; there are {len(texts.chains):,}")
-    if not 0 <= start < stop <= len(texts.chains[chain]):
-        raise OptionError(
-            f"{start}:{stop} is no segment of {texts.chains[chain].id}, which has {len(texts.chains[chain])} tokens"
+    sentence_number, start, stop = segment
+    if not 0 <= sentence_number < len(texts.sentences):
+        raise NotFoundError(
+            f"there is no training sentence number {sentence_number}; there are {len(texts.sentences):,}"
         )
+    if not 0 <= start < stop <= len(texts.sentences[sentence_number]):
+        sentence = texts.sentences[sentence_number]
+        raise OptionError(f"{start}:{stop} is no segment of {sentence.id}, which has {len(sentence)} tokens")
     return segment
 
 
@@ -169,25 +172,25 @@ def check_labels(ledger: Ledger, rows: Sequence[Decision]) -> None:
 
     What they leave of a segment after them is no reason: it goes on as one of its own (``findings.fixing``).
     """
-    by_chain: dict[int, list[Decision]] = {}
+    by_sentence_number: dict[int, list[Decision]] = {}
     for row in rows:
         if row.labels is not None:
             if len(row.labels) != row.stop - row.start:
                 wrong = f"{len(row.labels)} labels for {row.stop - row.start} tokens; give one for each"
                 raise OptionError(f"{_where(row)}: {wrong}")
             ledger.texts.labels.encode(row.labels)
-        by_chain.setdefault(row.chain, []).append(row)
-    for chain, some in by_chain.items():
+        by_sentence_number.setdefault(row.sentence_number, []).append(row)
+    for number, some in by_sentence_number.items():
         if any(row.labels is not None for row in some):
-            _check_sentence(ledger, chain, some)
+            _check_sentence(ledger, number, some)
 
 
-def _check_sentence(ledger: Ledger, chain: int, rows: Sequence[Decision]) -> None:
+def _check_sentence(ledger: Ledger, sentence_number: int, rows: Sequence[Decision]) -> None:
     """The part of ``check_labels`` about one sentence."""
-    texts, sentence = ledger.texts, ledger.texts.chains[chain]
+    texts, sentence = ledger.texts, ledger.texts.sentences[sentence_number]
     whole = list(sentence.labels)
     renewed = {ledger.place_of(row) for row in rows if row.action in STATUS}
-    for t, (label, _) in ledger.wanted(chain, besides=renewed).items():
+    for t, (label, _) in ledger.wanted(sentence_number, besides=renewed).items():
         whole[t] = label
     for row in rows:
         whole[row.start : row.stop] = row.labels or whole[row.start : row.stop]
@@ -208,7 +211,7 @@ def _where(row: Decision) -> str:
 
 def _content(row: Decision) -> tuple[object, ...]:
     """What makes two rows the same decision."""
-    return row.reviewer, row.action, row.rank, row.chain, row.start, row.stop, row.labels, row.note
+    return row.reviewer, row.action, row.rank, row.sentence_number, row.start, row.stop, row.labels, row.note
 
 
 def _now() -> str:

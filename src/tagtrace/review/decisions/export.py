@@ -46,17 +46,17 @@ def export(decisions: Decisions, folder: Path) -> Exported:
 
 def decided_changes(ledger: Ledger) -> Iterator[Change]:
     """What was decided as changes that do not overlap; their rank is 0 where no finding is behind them."""
-    for number in ledger.decided_chains():
-        chain, wanted = ledger.texts.chains[number], ledger.wanted(number)
+    for number in ledger.decided_sentences():
+        sentence, wanted = ledger.texts.sentences[number], ledger.wanted(number)
         for start, stop in _runs({t: row.id for t, (_, row) in wanted.items()}):
             yield Change(
                 rank=wanted[start][1].rank or 0,
-                sentence=chain.id,
-                line=chain.lines[start] if chain.lines else 0,
+                sentence=sentence.id,
+                line=sentence.lines[start] if sentence.lines else 0,
                 start=start,
                 stop=stop,
-                tokens=chain.tokens[start:stop],
-                given=chain.labels[start:stop],
+                tokens=sentence.tokens[start:stop],
+                given=sentence.labels[start:stop],
                 new=tuple(wanted[t][0] for t in range(start, stop)),
             )
 
@@ -98,31 +98,31 @@ def import_log(decisions: Decisions, reviewer: str, text: str) -> Imported:
     with decisions.reading() as ledger:
         for number, change in changes:
             try:
-                chain, shift = places.find(change)
+                sentence_number, shift = places.find(change)
             except DataError as error:
                 found.skip(f"line {number}: {error}")
                 continue
             if unknown := set(change.new) - set(decisions.texts.labels.labels):
                 found.skip(f"line {number}: the tagger has no label {min(unknown)!r}")
                 continue
-            wanted, start, stop = ledger.wanted(chain), change.start + shift, change.stop + shift
+            wanted, start, stop = ledger.wanted(sentence_number), change.start + shift, change.stop + shift
             if tuple(wanted[t][0] if t in wanted else None for t in range(start, stop)) == change.new:
                 found.skip(f"line {number}: decided so already")
                 continue
-            wishes.append(_wish(decisions.texts, change, chain, start, stop))
+            wishes.append(_wish(decisions.texts, change, sentence_number, start, stop))
     if wishes:
         found.num_imported = len(decisions.decide(reviewer, wishes))
     return found
 
 
-def _wish(texts: Texts, change: Change, chain: int, start: int, stop: int) -> Wish:
+def _wish(texts: Texts, change: Change, sentence_number: int, start: int, stop: int) -> Wish:
     """A relabelling of the finding that the change is from, where it is one of ours, or of the place."""
     own = texts.by_rank.get(change.rank)
-    is_own = own is not None and own.chain == chain and own.start < stop and start < own.stop
-    rank = change.rank if is_own else texts.rank_at.get((chain, start, stop))
+    is_own = own is not None and own.sentence_number == sentence_number and own.start < stop and start < own.stop
+    rank = change.rank if is_own else texts.rank_at.get((sentence_number, start, stop))
     if is_own and own is not None and (own.start, own.stop, own.proposed) == (start, stop, change.new):
-        return Wish("accept", chain, start, stop, rank, change.new)
-    return Wish("relabel", chain, start, stop, rank, change.new)
+        return Wish("accept", sentence_number, start, stop, rank, change.new)
+    return Wish("relabel", sentence_number, start, stop, rank, change.new)
 
 
 def _read(text: str) -> Iterator[tuple[int, Change]]:
@@ -138,28 +138,28 @@ def _read(text: str) -> Iterator[tuple[int, Change]]:
 
 
 class _Places:
-    """Finds the chains of changes: by id or, where no id is known (a copy with another name), by line and tokens."""
+    """Finds the sentences of changes: by id or, where no id is known (a copy with another name), by line and tokens."""
 
     def __init__(self, texts: Texts, changes: list[tuple[int, Change]]) -> None:
         self.texts = texts
         self.by_line: dict[int, tuple[int, int]] = {}
-        if not any(change.sentence in texts.chain_of for _, change in changes):
-            for number, chain in enumerate(texts.chains):
-                for place, line in enumerate(chain.lines):
+        if not any(change.sentence in texts.number_of for _, change in changes):
+            for number, sentence in enumerate(texts.sentences):
+                for place, line in enumerate(sentence.lines):
                     self.by_line.setdefault(line, (number, place))
 
     def find(self, change: Change) -> tuple[int, int]:
-        """The chain, and what to add to the change's places there; raises where tokens or labels are others."""
-        chain, shift = self.texts.chain_of.get(change.sentence), 0
-        if chain is None:
-            chain, place = self.by_line.get(change.line, (None, 0))
-            if chain is None:
+        """The sentence, and what to add to the change's places there; raises where tokens or labels are others."""
+        number, shift = self.texts.number_of.get(change.sentence), 0
+        if number is None:
+            number, place = self.by_line.get(change.line, (None, 0))
+            if number is None:
                 raise DataError(f"no sentence has the id {change.sentence!r}")
-            is_whole_line = len(set(self.texts.chains[chain].lines)) == 1  # JSON lines have a sentence in one
+            is_whole_line = len(set(self.texts.sentences[number].lines)) == 1  # JSON lines have a sentence in one
             shift = 0 if is_whole_line else place - change.start
-        sentence, inside = self.texts.chains[chain], slice(change.start + shift, change.stop + shift)
+        sentence, inside = self.texts.sentences[number], slice(change.start + shift, change.stop + shift)
         if inside.start < 0 or sentence.tokens[inside] != change.tokens or not change.tokens:
             raise DataError(f"{change}: the tokens there are others")
         if sentence.labels[inside] != change.given or len(change.new) != len(change.tokens):
             raise DataError(f"{change}: the labels there are others")
-        return chain, shift
+        return number, shift

@@ -47,18 +47,18 @@ class Ledger:
         self._undone: set[int] = set()
         self._by_place: dict[Place, list[Decision]] = {}
         self._status: dict[Place, str] = {}  # of places with rows
-        self._places: dict[int, dict[Place, None]] = {}  # of each chain, in order
+        self._places: dict[int, dict[Place, None]] = {}  # of each sentence, in order
         self._stacks: dict[str, Stacks] = {}
         self._batch = ""
         self._conflicts: dict[int, frozenset[Place]] = {}
-        self._stale: set[int] = set()  # chains whose conflicts are to be looked for again
+        self._stale: set[int] = set()  # sentences whose conflicts are to be looked for again
 
     def add(self, rows: Iterable[Decision]) -> None:
         touched = set[Place]()
         for row in rows:
             self.rows[row.id], self.last = row, row.id
             self._stack(row)
-            self._stale.add(row.chain)
+            self._stale.add(row.sentence_number)
             place = self.place_of(row)
             touched.add(place)
             if row.action == "undo":
@@ -67,7 +67,7 @@ class Ledger:
                 self._undone.discard(self.rows[row.undoes or 0].undoes or 0)
             else:
                 self._by_place.setdefault(place, []).append(row)
-                self._places.setdefault(row.chain, {})[place] = None
+                self._places.setdefault(row.sentence_number, {})[place] = None
         for place in touched:
             row = self.current(place)
             self._status[place] = "open" if row is None else status_of(row)
@@ -96,7 +96,7 @@ class Ledger:
 
     def place_of(self, row: Decision) -> Place:
         """The finding that a row is about, or its segment. The rank of another audit is not trusted."""
-        segment = (row.chain, row.start, row.stop)
+        segment = (row.sentence_number, row.start, row.stop)
         if row.rank is not None and row.audit == self.texts.audit and row.rank in self.texts.by_rank:
             return row.rank
         return self.texts.rank_at.get(segment, segment)
@@ -120,12 +120,12 @@ class Ledger:
 
     def base(self, segment: Segment) -> int | None:
         """The last decision in force on a segment or on what overlaps it."""
-        chain, start, stop = segment
-        found = [row.id for _, row in self._current_in(chain) if row.start < stop and start < row.stop]
+        number, start, stop = segment
+        found = [row.id for _, row in self._current_in(number) if row.start < stop and start < row.stop]
         return max(found, default=None)
 
-    def _current_in(self, chain: int) -> Iterator[tuple[Place, Decision]]:
-        for place in self._places.get(chain, ()):
+    def _current_in(self, sentence_number: int) -> Iterator[tuple[Place, Decision]]:
+        for place in self._places.get(sentence_number, ()):
             row = self.current(place)
             if row is not None:
                 yield place, row
@@ -139,12 +139,12 @@ class Ledger:
         """How many places that are no findings were decided on."""
         return sum(not isinstance(place, int) and status != "open" for place, status in self._status.items())
 
-    def wanted(self, chain: int, besides: Container[Place] = ()) -> dict[int, tuple[str, Decision]]:
-        """By token of a chain the label that was decided, and by which decision; of several, the last.
+    def wanted(self, sentence_number: int, besides: Container[Place] = ()) -> dict[int, tuple[str, Decision]]:
+        """By token of a sentence the label that was decided, and by which decision; of several, the last.
 
         Decisions on the places ``besides`` are left out.
         """
-        current = (row for place, row in self._current_in(chain) if place not in besides)
+        current = (row for place, row in self._current_in(sentence_number) if place not in besides)
         rows = sorted(current, key=lambda row: row.id)
         return {
             row.start + place: (label, row)
@@ -153,25 +153,25 @@ class Ledger:
             for place, label in enumerate(row.labels or ())
         }
 
-    def decided_chains(self) -> list[int]:
+    def decided_sentences(self) -> list[int]:
         return sorted(self._places)
 
     def conflicts(self) -> dict[int, frozenset[Place]]:
-        """The places in conflict, by chain."""
-        for chain in self._stale:
-            self._conflicts[chain] = frozenset(self._find_conflicts(chain))
+        """The places in conflict, by sentence."""
+        for number in self._stale:
+            self._conflicts[number] = frozenset(self._find_conflicts(number))
         self._stale.clear()
         return self._conflicts
 
-    def has_conflict(self, place: Place, chain: int) -> bool:
-        return place in self.conflicts().get(chain, ())
+    def has_conflict(self, place: Place, sentence_number: int) -> bool:
+        return place in self.conflicts().get(sentence_number, ())
 
     def num_conflicts(self) -> int:
         return sum(map(len, self.conflicts().values()))
 
-    def _find_conflicts(self, chain: int) -> Iterator[Place]:
-        lasts = [(place, row) for place in self._places.get(chain, ()) for row in self._lasts(place)]
-        for place, row in self._current_in(chain):
+    def _find_conflicts(self, sentence_number: int) -> Iterator[Place]:
+        lasts = [(place, row) for place in self._places.get(sentence_number, ()) for row in self._lasts(place)]
+        for place, row in self._current_in(sentence_number):
             for other_place, other in lasts:
                 if other.reviewer == row.reviewer or other.id >= row.id or (row.base or 0) >= other.id:
                     continue

@@ -84,7 +84,7 @@ class InContext(Shape):
 
 
 class ErrorItem(InContext):
-    chain: None
+    sentence_number: None
     gold: list[str]
     predicted: list[str]
     loss: float | None
@@ -112,7 +112,7 @@ class DecisionItem(Shape):
 
 class FindingItem(InContext):
     rank: int
-    chain: int
+    sentence_number: int
     line: int
     given: list[str]
     proposed: list[str]
@@ -158,7 +158,7 @@ class PatternsAnswer(Shape):
 
 
 class PlaceItem(InContext):
-    chain: int
+    sentence_number: int
     labels: list[str]
     rank: int | None
     base: int | None
@@ -183,7 +183,7 @@ class PastItem(Shape):
     reviewer: str
     action: str
     rank: int | None
-    chain: int
+    sentence_number: int
     sentence: str
     start: int
     stop: int
@@ -226,7 +226,7 @@ class QueryItem(Shape):
 
 class SegmentItem(PlaceItem):
     score: float
-    chains: list[int] | None = None
+    sentence_numbers: list[int] | None = None
     """Of a document."""
 
 

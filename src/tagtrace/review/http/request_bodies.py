@@ -23,7 +23,7 @@ class DecisionBody(Body):
     """A decision on tokens ``start:stop`` of a training sentence."""
 
     action: Literal["accept", "reject", "skip", "relabel", "note", "reopen"]
-    chain: Number
+    sentence_number: Number
     start: Number
     stop: Number
     rank: Number | None = None
@@ -60,7 +60,7 @@ class TurnBody(Body):
 class EditBody(Body):
     """Tokens of a training sentence that get other labels, or none (null)."""
 
-    chain: Number
+    sentence_number: Number
     start: Number
     stop: Number
     labels: Labels | None = None

@@ -93,4 +93,6 @@ def _suppose_body(body: JobBody) -> SupposeBody:
 def _supposed(model: Model, body: SupposeBody) -> tuple[Question, list[Edit]]:
     """The prediction asked about, and the edits that are supposed."""
     query = model.query(model.ask(body.sentence, body.data), body.start, body.stop, body.target)
-    return query, model.edits([(one.chain, one.start, one.stop, one.labels) for one in body.edits], body.pattern)
+    return query, model.edits(
+        [(one.sentence_number, one.start, one.stop, one.labels) for one in body.edits], body.pattern
+    )

@@ -40,10 +40,10 @@ def deciding_routes(review: Review) -> APIRouter:
             found = {
                 "id": row.id,
                 "version": ledger.last,
-                "conflict": ledger.has_conflict(place, row.chain),
+                "conflict": ledger.has_conflict(place, row.sentence_number),
                 "status": ledger.status(place),
                 "rank": row.rank,
-                "base": ledger.base((row.chain, row.start, row.stop)),
+                "base": ledger.base((row.sentence_number, row.start, row.stop)),
             }
         return Answer(found, 201)
 
@@ -56,7 +56,7 @@ def deciding_routes(review: Review) -> APIRouter:
     def bulk(body: BulkBody, reviewer: ReviewerHeader = None) -> Answer:
         rows = decisions.decide(reviewer_of(review, reviewer), body.wishes())
         with decisions.reading() as ledger:
-            conflicts = sum(ledger.has_conflict(ledger.place_of(row), row.chain) for row in rows)
+            conflicts = sum(ledger.has_conflict(ledger.place_of(row), row.sentence_number) for row in rows)
             found = {"ids": [row.id for row in rows], "version": ledger.last, "conflicts": conflicts}
         return Answer({**found, "ranks": touched(review.texts, rows)}, 201)
 

@@ -103,18 +103,22 @@ def reading_routes(review: Review) -> APIRouter:
         summary="Other training segments with the same tokens and labels",
     )
     def occurrences(
-        rank: Optional = None, chain: Optional = None, start: Optional = None, stop: Optional = None,
+        rank: Optional = None, sentence_number: Optional = None, start: Optional = None, stop: Optional = None,
         offset: int = 0, limit: int = findings.MAX_ITEMS,
     ) -> Answer:  # fmt: skip
         one = review.texts.by_rank.get(-1 if rank is None else rank)
         if rank is not None and one is None:
             raise NotFoundError(f"there is no finding {rank}")
         if one is not None:
-            chain, start, stop = one.chain, one.start if start is None else start, one.stop if stop is None else stop
-        if chain is None or start is None or stop is None:
-            raise OptionError("give a rank, or chain, start and stop")
+            sentence_number, start, stop = (
+                one.sentence_number,
+                one.start if start is None else start,
+                one.stop if stop is None else stop,
+            )
+        if sentence_number is None or start is None or stop is None:
+            raise OptionError("give a rank, or sentence, start and stop")
         with review.decisions.reading() as ledger:
-            return Answer(findings.occurrences(ledger, (chain, start, stop), one, offset, limit))
+            return Answer(findings.occurrences(ledger, (sentence_number, start, stop), one, offset, limit))
 
     @router.get("/history", responses=answers.documented(answers.HistoryAnswer), summary="Decisions, the newest first")
     def history(offset: int = 0, limit: int = 50) -> Answer:
@@ -154,7 +158,7 @@ def describe(review: Review, reviewer: str) -> dict[str, Any]:
         "types": list(texts.labels.types),
         "scheme": texts.labels.scheme,
         "counts": {
-            "sentences": len(texts.chains),
+            "sentences": len(texts.sentences),
             "tokens": texts.num_tokens,
             "findings": len(texts.findings),
             "patterns": len(texts.patterns),

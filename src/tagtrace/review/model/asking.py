@@ -30,7 +30,7 @@ class Asked:
 
 @torch.no_grad()
 def likeliest(head: Head, labels: LabelSet, features: Tensor, lengths: Tensor) -> list[tuple[str, ...]]:
-    """The likeliest well-formed labels of each chain, from features (N, D)."""
+    """The likeliest well-formed labels of each sentence, from features (N, D)."""
     scores = head(features.to(head.weight), lengths, constrained=True)
     return [labels.decode(path) for path in crf.viterbi(scores)[0]]
 

@@ -17,7 +17,20 @@ from tagtrace.review.training_data import Segment, Texts, context
 MAX_ITEMS = 1000
 """Of one answer."""
 _FIELDS = tuple(each.name for each in fields(Finding))
-_PAST = ("id", "time", "reviewer", "action", "rank", "chain", "sentence", "start", "stop", "given", "labels", "note")
+_PAST = (
+    "id",
+    "time",
+    "reviewer",
+    "action",
+    "rank",
+    "sentence_number",
+    "sentence",
+    "start",
+    "stop",
+    "given",
+    "labels",
+    "note",
+)
 
 
 def page(items: Sequence[Any], offset: int, limit: int) -> Sequence[Any]:
@@ -51,7 +64,7 @@ def list_findings(
     if document:
         found = [one for one in found if document.lower() in one.document.lower()]
     if status == "conflict":
-        found = [one for one in found if ledger.has_conflict(one.rank, one.chain)]
+        found = [one for one in found if ledger.has_conflict(one.rank, one.sentence_number)]
     elif status != "all":
         found = [one for one in found if ledger.status(one.rank) == status]
     place = None
@@ -84,8 +97,8 @@ def finding_json(ledger: Ledger, one: Finding) -> dict[str, Any]:
         "status": status,
         "decided": None if row is None or status == "open" else decision_json(row),
         "note": ledger.note(one.rank),
-        "base": ledger.base((one.chain, one.start, one.stop)),
-        "conflict": ledger.has_conflict(one.rank, one.chain),
+        "base": ledger.base((one.sentence_number, one.start, one.stop)),
+        "conflict": ledger.has_conflict(one.rank, one.sentence_number),
     }
 
 
@@ -94,8 +107,8 @@ def one_finding(ledger: Ledger, rank: int) -> dict[str, Any]:
     one = ledger.texts.by_rank.get(rank)
     if one is None:
         raise NotFoundError(f"there is no finding {rank}; there are {len(ledger.texts.findings):,}")
-    chain = ledger.texts.chains[one.chain]
-    whole = {"sentence_tokens": list(chain.tokens), "sentence_labels": list(chain.labels)}
+    sentence = ledger.texts.sentences[one.sentence_number]
+    whole = {"sentence_tokens": list(sentence.tokens), "sentence_labels": list(sentence.labels)}
     return {**finding_json(ledger, one), **whole}
 
 
@@ -115,14 +128,14 @@ def decision_json(row: Decision) -> dict[str, Any]:
 
 def place_json(ledger: Ledger, segment: Segment, rank: int | None = None) -> dict[str, Any]:
     """A training segment in its context, with what was decided on the finding of a rank, or on exactly the segment."""
-    chain, start, stop = segment
-    sentence = ledger.texts.chains[chain]
+    number, start, stop = segment
+    sentence = ledger.texts.sentences[number]
     if rank is None:
         rank = ledger.texts.rank_at.get(segment)
     place: Place = segment if rank is None else rank
     row = ledger.current(place)
     return {
-        "chain": chain,
+        "sentence_number": number,
         "sentence": sentence.id,
         "document": sentence.document,
         "start": start,
@@ -189,7 +202,7 @@ def history(ledger: Ledger, offset: int = 0, limit: int = 50) -> dict[str, Any]:
 
 
 def _past(ledger: Ledger, row: Decision) -> dict[str, Any]:
-    tokens = list(ledger.texts.chains[row.chain].tokens[row.start : row.stop])
+    tokens = list(ledger.texts.sentences[row.sentence_number].tokens[row.start : row.stop])
     return {**{name: getattr(row, name) for name in _PAST}, "tokens": tokens, "undone": ledger.is_undone(row)}
 
 
@@ -203,7 +216,7 @@ def changes(ledger: Ledger, since: int) -> dict[str, Any]:
 
 def touched(texts: Texts, rows: Sequence[Decision]) -> list[int]:
     """The ranks of the findings that rows are about or overlap."""
-    segments = {(row.chain, row.start, row.stop) for row in rows}
+    segments = {(row.sentence_number, row.start, row.stop) for row in rows}
     found = {one.rank for segment in segments for one in texts.overlapping(segment)}
     own = {row.rank for row in rows if row.rank is not None and row.audit == texts.audit}
     return sorted(found | (own & texts.by_rank.keys()))

@@ -47,7 +47,7 @@ class Misprediction:
         return {
             "sentence": self.sentence.id,
             "document": self.sentence.document,
-            "chain": None,
+            "sentence_number": None,
             "start": self.start,
             "stop": self.stop,
             **context(self.sentence, self.start, self.stop),
@@ -66,11 +66,11 @@ class Held:
         if corpus.normalised_scheme != tagger.labels.scheme:
             raise DataError(f"{corpus.path}: its labels are {corpus.scheme}, not of the tagger's kind; check --scheme")
         tagger.encoder.check_corpus(corpus)
-        self.chains = tagger.labelled_chains(corpus.sentences, "dev")
-        self.number_of = {chain.id: number for number, chain in reversed(list(enumerate(self.chains)))}
+        self.sentences = tagger.labelled(corpus.sentences, "dev")
+        self.number_of = {sentence.id: number for number, sentence in reversed(list(enumerate(self.sentences)))}
         self.found: list[Misprediction] = []
         self.predicted: list[tuple[str, ...]] = []
-        """Of each chain, as far as they are worked out."""
+        """Of each sentence, as far as they are worked out."""
         self.problem: str | None = None
         self._ready = threading.Event()
         self.is_stopped = False
@@ -83,13 +83,13 @@ class Held:
     @property
     def progress(self) -> tuple[int, int] | None:
         """Sentences done and in all; None when there is no more to come."""
-        return None if self._ready.is_set() else (len(self.predicted), len(self.chains))
+        return None if self._ready.is_set() else (len(self.predicted), len(self.sentences))
 
     def work(self) -> None:
         """Predict all, batch by batch."""
         try:
-            for first in range(0, len(self.chains), TOGETHER):
-                some = self.chains[first : first + TOGETHER]
+            for first in range(0, len(self.sentences), TOGETHER):
+                some = self.sentences[first : first + TOGETHER]
                 rows = self.tagger.rows(some)
                 predicted = likeliest(self.tagger.head, self.tagger.labels, rows.features, rows.lengths)
                 self.found.extend(self._compare(some, rows, predicted))
@@ -106,18 +106,18 @@ class Held:
         return self._ready.wait(seconds)
 
     def _compare(
-        self, chains: Sequence[Sentence], rows: Rows, predicted: Sequence[tuple[str, ...]]
+        self, sentences: Sequence[Sentence], rows: Rows, predicted: Sequence[tuple[str, ...]]
     ) -> Iterator[Misprediction]:
         scheme = self.tagger.labels.scheme
         wrong = [
             (number, start, stop)
-            for number, (chain, labels) in enumerate(zip(chains, predicted, strict=True))
-            for start, stop in differences(chain.labels, labels, scheme)
+            for number, (sentence, labels) in enumerate(zip(sentences, predicted, strict=True))
+            for start, stop in differences(sentence.labels, labels, scheme)
         ]
         for (number, start, stop), loss in zip(wrong, self._losses(rows, wrong), strict=True):
             labels = predicted[number][start:stop]
-            pair = f"{spelled(chains[number].labels[start:stop])}:{spelled(labels)}"
-            yield Misprediction(chains[number], start, stop, labels, loss, pair, lowered(chains[number]))
+            pair = f"{spelled(sentences[number].labels[start:stop])}:{spelled(labels)}"
+            yield Misprediction(sentences[number], start, stop, labels, loss, pair, lowered(sentences[number]))
 
     @torch.no_grad()
     def _losses(self, rows: Rows, wrong: Sequence[tuple[int, int, int]]) -> list[float]:

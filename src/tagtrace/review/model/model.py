@@ -93,15 +93,15 @@ class Model:
     def ask(self, sentence: str, data: str | None = None) -> Asked:
         """The sentence with an id, of the held-out data first unless ``data`` is ``train``."""
         if self.held is not None and data != "train" and sentence in self.held.number_of:
-            chain = self.held.chains[self.held.number_of[sentence]]
+            held = self.held.sentences[self.held.number_of[sentence]]
             with self._encoding, torch.no_grad():
-                features = self.tagger.encode([self.tagger.prepare(chain.with_labels(()))]).double().cpu()
-            return Asked(chain, features, self._predict(features), "dev")
-        number = self.decisions.texts.chain_of.get(sentence)
+                features = self.tagger.encode([self.tagger.prepare(held.with_labels(()))]).double().cpu()
+            return Asked(held, features, self._predict(features), "dev")
+        number = self.decisions.texts.number_of.get(sentence)
         if number is None or data == "dev":
             raise NotFoundError(f"no sentence has the id {sentence[:80]!r}")
-        features = self.index.chain(number, torch.float64).features
-        return Asked(self.decisions.texts.chains[number], features, self._predict(features), "train")
+        features = self.index.sentence_rows(number, torch.float64).features
+        return Asked(self.decisions.texts.sentences[number], features, self._predict(features), "train")
 
     def _predict(self, features: Tensor) -> tuple[str, ...]:
         return likeliest(self.index.head, self.index.labels, features, torch.tensor([len(features)]))[0]
@@ -142,9 +142,9 @@ class Model:
         }
 
     def _segment(self, ledger: Ledger, one: Ranked) -> dict[str, Any]:
-        shown = {**place_json(ledger, (one.chain, one.start, one.stop)), "score": one.score}
+        shown = {**place_json(ledger, (one.sentence_number, one.start, one.stop)), "score": one.score}
         if one.document is not None:
-            shown["chains"] = [one.chain, *(chain for chain, _, _ in one.rest)]
+            shown["sentence_numbers"] = [one.sentence_number, *(number for number, _, _ in one.rest)]
         return shown
 
     def _query_json(self, asked: Asked, query: Query) -> dict[str, Any]:
@@ -175,8 +175,8 @@ class Model:
         """Edits by name of the labels, and those that fix all findings of a pattern."""
         texts, labels = self.decisions.texts, self.index.labels
         edits = [
-            Edit(chain, start, stop, None if new is None else tuple(labels.encode(new)))
-            for chain, start, stop, new in wanted
+            Edit(number, start, stop, None if new is None else tuple(labels.encode(new)))
+            for number, start, stop, new in wanted
         ]
         if pattern is not None:
             findings = [one for one in texts.findings if one.pattern == pattern]
@@ -212,7 +212,7 @@ class Model:
     ) -> dict[str, Any]:
         """Do now what questions with this curvature and score would wait for."""
         name, how, of = named_curvature(curvature), named(score, SCORES, "score"), named(kind, KINDS, "kind")
-        asked = self.ask(self.decisions.texts.chains[0].id, "train")
+        asked = self.ask(self.decisions.texts.sentences[0].id, "train")
         with self.explainers.of(name, progress) as explainer:
             if not self.explainers.is_ready(name, how, of) or name == "identity":
                 explainer.explain(self.query(asked, 0, 1, "predicted"), how, of)

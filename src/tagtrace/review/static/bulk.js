@@ -105,7 +105,7 @@ async function inParts(path, query, asRow) {
 function bulk(places) {
   const decisions = places.map((one) => ({
     rank: one.rank ?? null,
-    chain: one.chain,
+    sentence_number: one.sentence_number,
     start: one.start,
     stop: one.stop,
     action: one.action,

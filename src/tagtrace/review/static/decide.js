@@ -43,7 +43,7 @@ export function decide(finding, change) {
   store.changed(rank);
   const body = {
     rank,
-    chain: finding.chain,
+    sentence_number: finding.sentence_number,
     ...place,
     action: change.action,
     labels,
@@ -78,10 +78,10 @@ export function decideSegment(segment, change, shown) {
   const status = isKept(change, segment.labels) ? "rejected" : STATUS[change.action];
   segment.decision = { status, labels: change.labels ?? null };
   shown();
-  const { chain, start, stop } = segment;
+  const { sentence_number, start, stop } = segment;
   const body = {
     rank: segment.rank ?? null,
-    chain,
+    sentence_number,
     start,
     stop,
     action: change.action,

@@ -76,7 +76,7 @@ function usualType(chosen) {
   return gold === own ? (project.types.find((type) => type !== own) ?? own) : gold;
 }
 
-const edit = (one, labels) => ({ chain: one.chain, start: one.start, stop: one.stop, labels });
+const edit = (one, labels) => ({ sentence_number: one.sentence_number, start: one.start, stop: one.stop, labels });
 
 export const remove = () =>
   ask(
