@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -19,7 +20,7 @@ def _umask() -> int:
     return umask
 
 
-def _make_ordinary(path: Path) -> None:
+def make_ordinary(path: Path) -> None:
     """Give a file, or a folder and all in it, ordinary permissions (``mkstemp`` and safetensors make private ones)."""
     umask = _umask()
     for each in (path, *path.rglob("*")) if path.is_dir() else (path,):
@@ -47,11 +48,36 @@ def file_moved_when_whole(path: str | Path) -> Iterator[IO[bytes]]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        _make_ordinary(Path(name))
+        make_ordinary(Path(name))
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_json(path: str | Path, value: object) -> None:
+    """Write a value as JSON."""
+    with file_moved_when_whole(path) as stream:
+        stream.write(json.dumps(value, ensure_ascii=False, indent=1).encode())
+
+
+def check_outputs(outputs: Mapping[str, Path], inputs: Mapping[str, Path], *, overwrite: bool) -> None:
+    """Refuse, before any work is done, outputs that are inputs, each other, or files that exist.
+
+    Both are given by what messages call them.
+    """
+    taken: dict[Path, str] = {}
+    for what, path in outputs.items():
+        for name, source in inputs.items():
+            if path.resolve() == source.resolve() or (path.exists() and source.exists() and path.samefile(source)):
+                raise OptionError(f"{path}: is {name}, which is never overwritten; choose another name for {what}")
+        if path.resolve() in taken:
+            raise OptionError(f"{path}: cannot hold both {taken[path.resolve()]} and {what}; give them different names")
+        taken[path.resolve()] = what
+        if path.is_dir():
+            raise OptionError(f"{path}: is a folder; give the name of a file for {what}")
+        if path.is_file() and not overwrite:
+            raise OptionError(f"{path}: exists already; choose another file for {what}, or overwrite it")
 
 
 def check_replaceable(path: str | Path, *, overwrite: bool, marker: str) -> None:
@@ -62,13 +88,13 @@ def check_replaceable(path: str | Path, *, overwrite: bool, marker: str) -> None
     path = Path(path)
     parent = next((parent for parent in path.resolve().parents if parent.exists()), path)
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise OptionError(f"{path}: {parent} is no folder that can be written to; choose another place")
+        raise OptionError(f"{path}: {parent} is not a folder that can be written to; choose another place")
     if not path.exists():
         return
     if not overwrite:
-        raise OptionError(f"{path}: exists already; choose another folder or pass --overwrite")
+        raise OptionError(f"{path}: exists already; choose another folder, or overwrite it")
     if not path.is_dir() or (any(path.iterdir()) and not (path / marker).is_file()):
-        raise OptionError(f"{path}: holds no {marker}, so it is not replaced; choose another folder or remove it")
+        raise OptionError(f"{path}: has no {marker}, so it is not replaced; choose another folder or remove it")
 
 
 @contextmanager
@@ -83,14 +109,14 @@ def folder_moved_when_whole(path: str | Path, *, overwrite: bool = False, marker
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield aside
-        _make_ordinary(aside)
-        _replace_folder(aside, path)
+        make_ordinary(aside)
+        replace_folder(aside, path)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
 
 
-def _replace_folder(aside: Path, path: Path) -> None:
+def replace_folder(aside: Path, path: Path) -> None:
     """Move ``aside`` to ``path``; an older ``path`` steps aside first and is deleted last."""
     if not path.exists():
         os.replace(aside, path)

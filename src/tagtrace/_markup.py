@@ -87,4 +87,9 @@ def percent(share: float) -> str:
 
 
 def counted(count: int, what: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "label"), counted(2_000, "label")
+    ('1 label', '2,000 labels')
+    """
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

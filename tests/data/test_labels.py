@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagtrace._checks import DataError
+from tagtrace._checks import DataError, OptionError
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.schemes import violations
 from tagtrace.data.sentence import Sentence
@@ -97,3 +97,32 @@ def test_impossible_sets_are_refused(labels: tuple[str, ...], scheme: str, messa
         return
     with pytest.raises(DataError, match="needs at least one label"):
         LabelSet.from_sentences([], "plain")
+
+
+def test_labels_by_name() -> None:
+    labels = LabelSet(("O", "B-a-b", "I-a-b", "B-c", "I-c"), "iob2")
+    assert labels.parse("a-b", 3) == [1, 2, 2]
+    assert labels.parse("O", 2) == [0, 0]
+    assert labels.parse("I-c", 2) == [4, 4]
+    assert labels.parse("B-c,B-c", 2) == [3, 3]
+    assert labels.parse(["B-c", "I-c"], 2) == [3, 4]
+    assert LabelSet(("x", "y"), "plain").parse("x", 2) == [0, 0]
+    assert LabelSet(("x", "x,"), "plain").parse("x,", 1) == [1]
+    for asked, message in ((["O"], "1 labels for 2 tokens"), ("d", "unknown label 'd'"), ("O,d", "unknown label 'd'")):
+        with pytest.raises(OptionError, match=message):
+            labels.parse(asked, 2)
+
+
+def test_masks() -> None:
+    labels = LabelSet(("O", "B-a", "I-a", "B-c", "I-c"), "iob2")
+    assert labels.mask("a").tolist() == [False, True, True, False, False]
+    assert labels.mask("B-c").tolist() == [False, False, False, True, False]
+    first, second = labels.pair_masks("a:O")
+    assert (first.tolist(), second.tolist()) == (labels.mask("a").tolist(), labels.mask("O").tolist())
+    for pair, message in (
+        ("a", "expected GOLD:PREDICTED"),
+        ("a:B-a", "nothing in common"),
+        ("a:d", "unknown label 'd'"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            labels.pair_masks(pair)

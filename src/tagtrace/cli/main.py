@@ -15,28 +15,28 @@ from tagtrace._checks import TagtraceError
 from tagtrace._version import __version__
 
 COMMANDS = {
-    "demo": ("demo", "Invent newswire with planted label errors, train a tagger, and find them."),
-    "data": ("data", "Look at data files: formats, schemes, broken labels."),
-    "train": ("tagger", "Train a tagger."),
-    "refit": ("tagger", "Solve a tagger's head exactly on its frozen features."),
-    "predict": ("tagger", "Label a file."),
-    "evaluate": ("tagger", "Compare predictions with labels: segment and token F1."),
-    "index": ("index", "Store what a tagger sees in each training token, for all that follows."),
-    "explain": ("explain", "Show the training segments that support and oppose a prediction."),
-    "verify": ("explain", "The same, with the head retrained without each of them."),
-    "what-if": ("what_if", "Show a prediction as it would be with other training labels."),
-    "flip": ("what_if", "Find a small set of training labels whose edit changes a prediction."),
-    "audit": ("audit", "Find the training labels that are probably wrong, and the mistakes behind them."),
-    "review": ("review", "Open the review page: see why, decide by keyboard, export corrected data."),
-    "fix": ("fix", "Write the data with the labels that chosen findings propose."),
-    "gain": ("gain", "Retrain before and after, and compare F1 on held-out data."),
-    "reproduce": ("reproduce", "Run an experiment of the paper."),
+    "demo": "Invent newswire with planted label errors, train a tagger, and find the errors.",
+    "data": "Check data files: format, label scheme, broken labels.",
+    "train": "Train a tagger.",
+    "refit": "Solve a tagger's head exactly on its frozen features.",
+    "predict": "Label a file.",
+    "evaluate": "Compare predictions with labels: segment and token F1.",
+    "index": "Build the index that the commands below use.",
+    "explain": "Show the training segments that support and oppose a prediction.",
+    "verify": "As explain, and retrain the head without each of these segments.",
+    "what-if": "Show a prediction as it would be with other training labels.",
+    "flip": "Find a small set of training labels whose edit changes a prediction.",
+    "audit": "Find the training labels that are probably wrong, and the mistakes behind them.",
+    "review": "Open the review page: see why, decide by keyboard, export corrected data.",
+    "fix": "Write the data with the labels that chosen findings propose.",
+    "gain": "Retrain before and after a fix, and compare F1 on held-out data.",
+    "reproduce": "Run an experiment of the paper.",
 }
-"""In the order they are used: the module of each, imported when the command runs, and what the overview says of it."""
+"""In the order of use. The module of a command has its name and is imported when the command runs."""
 
 
 class LazyCommands(click.Group):
-    """Imports a command when it is asked for, so that the overview and the version come without torch."""
+    """Imports a command when it is asked for, so that the overview and the version do not wait for torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -44,8 +44,8 @@ class LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"tagtrace.cli.{COMMANDS[cmd_name][0]}")
-        return getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        return getattr(import_module(f"tagtrace.cli.{name}"), name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -60,11 +60,11 @@ class LazyCommands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 class Commands(LazyCommands):
-    """Prints what the user can mend as one line on standard error and exits with 1."""
+    """Prints errors that the user can correct as one line on standard error and exits with 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -78,7 +78,7 @@ class Commands(LazyCommands):
         except SafetensorError as error:
             _fail(f"weights cannot be written or read ({error}); is there space left on the disk?")
         except KeyboardInterrupt:
-            _fail("stopped; what was written is whole, and the same command goes on from what was finished")
+            _fail("interrupted; run the same command again to resume")
 
 
 def _describe(error: OSError) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tagtrace._checks import DataError, at
-from tagtrace.data.layout import LINE_END, Kind, Layout, find_layout, split_fields
+from tagtrace.data.layout import LINE_END, Layout, LineKind, find_layout, split_fields
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.source import Row, shown, stem
 
@@ -66,18 +66,18 @@ class ConllReader:
             text = line.rstrip(LINE_END)
             fields = split_fields(text)
             kind = layout.kind(text, fields)
-            if kind is Kind.TOKEN:
+            if kind is LineKind.TOKEN:
                 if not layout.is_sound(text, fields):
                     self._complain(number, text, fields, layout)
                 block.append(number, fields)
-            elif kind is Kind.COMMENT:
+            elif kind is LineKind.COMMENT:
                 self.num_comments += 1
-            elif kind is Kind.RANGE:
+            elif kind is LineKind.RANGE:
                 self.skipped.append((number, f"{kind.value} {fields[0]}"))
             elif block.lines:
                 yield self._finish(block)
                 block = _Block(layout)
-            if kind is Kind.DOCUMENT:
+            if kind is LineKind.DOCUMENT:
                 self._names.start_document()
         if block.lines:
             yield self._finish(block)

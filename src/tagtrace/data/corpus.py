@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from tagtrace._checks import DataError, at
+from tagtrace._checks import DataError, NoLabelsError, at
 from tagtrace.data.conll import ConllReader
 from tagtrace.data.detection import detect_scheme
 from tagtrace.data.jsonl import JsonlReader, name_rows
@@ -64,8 +64,16 @@ class Corpus:
         return replace(self, sentences=tuple(sentences))
 
 
-def read_corpus(path: str | Path, options: ReadOptions | None = None) -> Corpus:
-    """Read a CoNLL or JSONL file, compressed with gzip or not."""
+def read_corpus(path: str | Path, options: ReadOptions | None = None, *, require_labels: bool = True) -> Corpus:
+    """Read a CoNLL or JSONL file, compressed with gzip or not.
+
+    A file without labels is an error, unless ``require_labels`` is false: then its sentences have none.
+    """
+    if not require_labels:
+        try:
+            return read_corpus(path, options)
+        except NoLabelsError:
+            return read_corpus(path, replace(options or ReadOptions(), labelled=False))
     source = Source(path)
     reader = open_reader(source, options or ReadOptions())
     rows = list(reader)

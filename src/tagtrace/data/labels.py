@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tagtrace._checks import DataError, at
-from tagtrace.data.schemes import named_scheme, normalise, normalised_scheme
+from tagtrace._checks import DataError, OptionError, at
+from tagtrace.data.schemes import label_type, named_scheme, normalise, normalised_scheme
 from tagtrace.data.sentence import Sentence
 
 _NUM_SHOWN = 6
@@ -69,10 +69,66 @@ class LabelSet:
         >>> LabelSet(("O", "B-PER", "I-PER"), "iob2").types
         ('PER',)
         """
-        if self.scheme == "iob2":
-            return tuple(sorted({label[2:] for label in self.labels if label != "O"}))
-        outside = {"O"} if self.scheme == "io" else set()
-        return tuple(sorted(set(self.labels) - outside))
+        outside = set() if self.scheme == "plain" else {"O"}
+        return tuple(sorted(set(self.type_of) - outside))
+
+    @cached_property
+    def type_of(self) -> tuple[str, ...]:
+        """The type of each label, ``O`` for the label outside segments.
+
+        >>> LabelSet(("O", "B-PER", "I-PER"), "iob2").type_of
+        ('O', 'PER', 'PER')
+        """
+        return tuple([label_type(label, self.scheme) for label in self.labels])
+
+    def mask(self, name: str) -> np.ndarray:
+        """(C,) bool: the labels that a type or a label names.
+
+        >>> LabelSet(("O", "B-PER", "I-PER"), "iob2").mask("PER")
+        array([False,  True,  True])
+        """
+        found = np.array([name in (label, type_) for label, type_ in zip(self.labels, self.type_of, strict=True)])
+        if not found.any():
+            raise OptionError(f"unknown label {name!r}; known are {_some(sorted(set(self.type_of)))}")
+        return found
+
+    def pair_masks(self, pair: str, expected: str = "GOLD:PREDICTED") -> tuple[np.ndarray, np.ndarray]:
+        """The labels that both sides of a pair such as ``ORG:LOC`` name, (C,) bool each; no label may be on both."""
+        if pair.count(":") != 1:
+            raise OptionError(f"pair {pair!r}: expected {expected}, for example ORG:LOC")
+        first, second = (self.mask(name) for name in pair.split(":"))
+        if (first & second).any():
+            raise OptionError(f"pair {pair!r}: expected two labels that have nothing in common")
+        return first, second
+
+    def spell(self, type_: str, length: int) -> list[int]:
+        """The label numbers of a segment of ``length`` tokens of a type: B-X I-X ..., X X ... or O O ...
+
+        >>> LabelSet(("O", "B-PER", "I-PER"), "iob2").spell("PER", 3)
+        [1, 2, 2]
+        """
+        if self.scheme == "iob2" and type_ != "O":
+            return self.encode([f"B-{type_}", *[f"I-{type_}"] * (length - 1)])
+        return self.encode([type_] * length)
+
+    def parse(self, given: str | Sequence[str], length: int) -> list[int]:
+        """The label numbers that a user means for ``length`` tokens.
+
+        ``given`` is one label for all of them, a type (``ORG`` is B-ORG I-ORG ... where the scheme has prefixes), or
+        a label for each token, as a list or separated by commas.
+        """
+        if isinstance(given, str):
+            if given in self._index:
+                return self.encode([given] * length)
+            if given in self.types:
+                return self.spell(given, length)
+        try:
+            ids = self.encode(given.split(",") if isinstance(given, str) else given)
+        except DataError as error:
+            raise OptionError(str(error)) from None
+        if len(ids) != length:
+            raise OptionError(f"{len(ids)} labels for {length} tokens; give one for each, or a type")
+        return ids
 
     def index(self, label: str) -> int:
         """The place of a label in the set."""

@@ -20,7 +20,7 @@ _RANGE_OR_EMPTY_NODE = re.compile(r"[0-9]+[-.][0-9]+")
 _FIELD_BETWEEN_SPACES = re.compile(r"[^ ]+")
 
 
-class Kind(Enum):
+class LineKind(Enum):
     """What a line of a CoNLL file is."""
 
     TOKEN = "token"
@@ -70,19 +70,19 @@ class Layout:
     label: int | None
     pos: int | None
 
-    def kind(self, text: str, fields: Sequence[str]) -> Kind:
+    def kind(self, text: str, fields: Sequence[str]) -> LineKind:
         """What a line is; ``text`` has lost its line end and trailing spaces."""
         if not text:
-            return Kind.BLANK
+            return LineKind.BLANK
         if text[0] == "#" and self._is_comment(text, fields):
-            return Kind.COMMENT
+            return LineKind.COMMENT
         if DOCUMENT_START in text and self._starts_document(fields):
-            return Kind.DOCUMENT
+            return LineKind.DOCUMENT
         if self.numbered and _RANGE_OR_EMPTY_NODE.fullmatch(fields[0]):
-            return Kind.RANGE
+            return LineKind.RANGE
         if text[0] == "\ufeff" and not text.strip(_INVISIBLE):
-            return Kind.BLANK  # a stray byte-order mark
-        return Kind.TOKEN
+            return LineKind.BLANK  # a stray byte-order mark
+        return LineKind.TOKEN
 
     def is_sound(self, text: str, fields: Sequence[str]) -> bool:
         """Whether a token line has all its columns, and something in those that are read."""

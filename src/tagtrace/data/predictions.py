@@ -11,7 +11,7 @@ from tagtrace._checks import DataError, at
 from tagtrace.data.conll import probe
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.json_spans import set_member
-from tagtrace.data.layout import LINE_END, Kind, Layout, find_layout, split_fields
+from tagtrace.data.layout import LINE_END, Layout, LineKind, find_layout, split_fields
 from tagtrace.data.relabel import in_scheme, wanted_rows
 from tagtrace.data.rewrite import check_source, stream_edited
 from tagtrace.data.source import Source
@@ -77,9 +77,9 @@ def _further_column(corpus: Corpus, predicted: Sequence[Sequence[str]], scheme: 
         text = line.rstrip(LINE_END)
         fields = split_fields(text)
         kind = layout.kind(text, fields)
-        if kind is Kind.TOKEN:
+        if kind is LineKind.TOKEN:
             yield number, next(labels)[1][0]
-        elif kind in (Kind.DOCUMENT, Kind.RANGE) and len(fields) == layout.num_columns:
+        elif kind in (LineKind.DOCUMENT, LineKind.RANGE) and len(fields) == layout.num_columns:
             yield number, fields[_filler_column(layout)]
     assert next(labels, None) is None
 

@@ -123,6 +123,15 @@ def normalise(labels: Sequence[str], scheme: str) -> tuple[str, ...]:
     return tuple(written)
 
 
+def label_type(label: str, scheme: str) -> str:
+    """The type of a normalised label; ``O`` outside segments.
+
+    >>> label_type("B-PER", "iob2"), label_type("O", "iob2"), label_type("NOUN", "plain")
+    ('PER', 'O', 'NOUN')
+    """
+    return label[2:] if scheme == "iob2" and label != "O" else label
+
+
 def _all_outside(labels: Sequence[str]) -> bool:
     return labels.count("O") == len(labels)
 
@@ -140,6 +149,17 @@ def segments(labels: Sequence[str], scheme: str) -> list[Segment]:
     if _all_outside(labels):
         return []
     return list(_runs(labels) if scheme == "io" else _iob2_segments(normalise(labels, scheme)))
+
+
+def spelled(labels: Sequence[str]) -> str:
+    """The types of the segments that normalised labels spell, in order, ``O`` where there is none.
+
+    >>> spelled(["B-ORG", "I-ORG", "O", "B-LOC"]), spelled(["O"]), spelled(["I-PER"])
+    ('ORG+LOC', 'O', 'PER')
+    """
+    has_prefixes = any(label[:2] in ("B-", "I-") for label in labels)
+    found = [segment.type for segment in segments(labels, "iob2" if has_prefixes else "io")]
+    return "+".join(dict.fromkeys(found)) or "O"
 
 
 def differences(first: Sequence[str], second: Sequence[str], scheme: str) -> list[tuple[int, int]]:

@@ -53,6 +53,16 @@ class Sentence:
         """The same sentence with other labels."""
         return replace(self, labels=tuple(labels))
 
+    def in_context(self, start: int, stop: int, around: int = 8) -> str:
+        """Tokens ``start:stop`` in brackets, with a few tokens around them.
+
+        >>> Sentence(("She", "lives", "in", "New", "York", "."), ()).in_context(3, 5, around=1)
+        '... in [New York] .'
+        """
+        before, after = self.tokens[max(start - around, 0) : start], self.tokens[stop : stop + around]
+        words = [*before, f"[{' '.join(self.tokens[start:stop])}]", *after]
+        return f"{'... ' * (start > around)}{' '.join(words)}{' ...' * (stop + around < len(self))}"
+
 
 def join(sentences: Sequence[Sentence]) -> Sentence:
     """One sentence made of several of one file (a document as one sentence)."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from tagtrace._checks import DataError, at
 from tagtrace._files import file_moved_when_whole
-from tagtrace.data.schemes import segments
+from tagtrace.data.schemes import spelled
 
 COLUMNS = ("rank", "sentence", "start", "stop", "line", "document", "text", "given", "proposed", "score", "confidence",
            "pattern", "before", "after")  # fmt: skip
@@ -61,6 +61,11 @@ class Finding:
         """The types given and proposed: ``LOC -> ORG``, ``MISC -> O``, ``ORG -> ORG`` where only boundaries differ."""
         return f"{spelled(self.given)} -> {spelled(self.proposed)}"
 
+    def to_record(self) -> dict[str, Any]:
+        """A flat record: tokens and labels as text, without further evidence."""
+        lists = {key: " ".join(getattr(self, key)) for key in ("given", "proposed", "before", "after")}
+        return {column: lists.get(column, getattr(self, column)) for column in COLUMNS}
+
     def to_json(self) -> str:
         """One line of ``findings.jsonl``."""
         return json.dumps(asdict(self), ensure_ascii=False)
@@ -108,17 +113,6 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 """Whether a value that was read from JSON fits its field."""
 
 
-def spelled(labels: Sequence[str]) -> str:
-    """The types of the segments that normalised labels spell, in order, ``O`` where there is none.
-
-    >>> spelled(["B-ORG", "I-ORG", "O", "B-LOC"]), spelled(["O"]), spelled(["I-PER"])
-    ('ORG+LOC', 'O', 'PER')
-    """
-    has_prefixes = any(label[:2] in ("B-", "I-") for label in labels)
-    found = [segment.type for segment in segments(labels, "iob2" if has_prefixes else "io")]
-    return "+".join(dict.fromkeys(found)) or "O"
-
-
 def write_findings(findings: Sequence[Finding], path: str | Path) -> None:
     """As JSON lines, one finding a line."""
     with file_moved_when_whole(path) as stream:
@@ -131,9 +125,7 @@ def write_findings_table(findings: Sequence[Finding], path: str | Path) -> None:
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         writer.writerow(COLUMNS)
-        for one in findings:
-            lists = {key: " ".join(getattr(one, key)) for key in ("given", "proposed", "before", "after")}
-            writer.writerow([lists.get(column, getattr(one, column)) for column in COLUMNS])
+        writer.writerows(one.to_record().values() for one in findings)
         stream.write(_encoded(text.getvalue()))
 
 

@@ -1,4 +1,4 @@
-"""Fixing: chosen findings applied to a copy of the data, and the log that repeats it.
+"""Fix: chosen findings applied to a copy of the data, and the log that repeats it.
 
 Every change is checked against the data as given (tokens and labels must be those the finding saw), then all are made
 together. A segment that loses its first token goes on as a segment of its own, as a reader of the file would take it:
@@ -9,21 +9,26 @@ necessary, and to its log.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tagtrace._checks import DataError, at
-from tagtrace._files import file_moved_when_whole
+from tagtrace._checks import DataError, OptionError, at
+from tagtrace._files import check_outputs, file_moved_when_whole
+from tagtrace._table import Described, Table
 from tagtrace.data.corpus import Corpus
-from tagtrace.data.schemes import LabelError, normalise
+from tagtrace.data.rewrite import write_corpus
+from tagtrace.data.schemes import LabelError, normalise, spelled
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.finding import Finding
 
 _TUPLES = ("tokens", "given", "new")
+NUM_SHOWN = 12
+"""Kinds of change that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +68,88 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Described):
     """The data with other labels, and what was changed, by rank."""
 
     corpus: Corpus
     changes: tuple[Change, ...]
+    num_asked: int = 0
+    """Changes that were asked for; those that propose the labels given change nothing."""
+
+    def save(self, path: str | Path, log: str | Path | None = None, *, overwrite: bool = False) -> int:
+        """Write the data to ``path`` in its own format and every change to ``log``; returns how many labels changed.
+
+        The log's default is ``path`` with ``.changes.jsonl`` added. Neither may be the data itself.
+        """
+        path = Path(path)
+        log = default_log(path) if log is None else Path(log)
+        check_outputs({"the data": path, "the log": log}, {"the data to fix": self.corpus.path}, overwrite=overwrite)
+        num_labels = write_corpus(self.corpus, path)
+        write_changes(self.changes, log)
+        return num_labels
+
+    def describe(self) -> list[str | Table]:
+        kinds = Counter((spelled(change.given), spelled(change.new)) for change in self.changes)
+        rows = [(given, new, f"{count:,}") for (given, new), count in kinds.most_common(NUM_SHOWN)]
+        if len(kinds) > NUM_SHOWN:
+            rows.append(("others", "", f"{sum(count for _, count in kinds.most_common()[NUM_SHOWN:]):,}"))
+        found: list[str | Table] = []
+        if rows:
+            found.append(Table("changes", ("given", "new", "count"), tuple(rows), ("count",)))
+        if self.num_asked > len(self.changes):
+            found.append(f"note: {self.num_asked - len(self.changes):,} propose the labels that are already there")
+        repaired = [change for change in self.changes if change.repaired]
+        if repaired:
+            found.append(
+                f"note: {len(repaired):,} also changed a B- or I- next to the proposed labels, to keep segments well "
+                f"formed (the first: rank {repaired[0].rank}, line {repaired[0].line})"
+            )
+        return found
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One record a change, for ``pandas.DataFrame``."""
+        return [asdict(change) for change in self.changes]
+
+
+def default_log(path: Path) -> Path:
+    """Where ``Fixed.save`` writes the log unless told otherwise."""
+    return path.with_name(f"{path.name}.changes.jsonl")
+
+
+def choose_findings(
+    findings: Iterable[Finding],
+    *,
+    top: int | None = None,
+    patterns: Collection[int] = (),
+    min_confidence: float | None = None,
+    ranks: Collection[int] = (),
+) -> list[Finding]:
+    """The findings that pass every condition given: the first ``top``, of some ``patterns``, at least so confident, or
+    with these ``ranks``; all of them without a condition.
+    """
+    found = sorted(findings, key=lambda one: one.rank)
+    known = Counter(one.rank for one in found)
+    for rank, times in known.items():
+        if times > 1:
+            raise DataError(f"{times} findings have the rank {rank}; give findings of one audit")
+    if top is not None and top < 1:
+        raise OptionError(f"top {top}: must be at least 1")
+    if min_confidence is not None and not 0 <= min_confidence <= 1:
+        raise OptionError(f"min_confidence {min_confidence}: must be from 0 to 1")
+    for number in sorted(set(patterns) - {one.pattern for one in found}):
+        raise OptionError(f"pattern {number}: no finding belongs to it; see the findings of the audit")
+    for rank in sorted(set(ranks) - set(known)):
+        raise OptionError(f"rank {rank}: no finding has it; see the findings of the audit")
+    chosen = [
+        one
+        for one in found[:top]
+        if (not patterns or one.pattern in patterns)
+        and (min_confidence is None or one.confidence >= min_confidence)
+        and (not ranks or one.rank in ranks)
+    ]
+    if not chosen:
+        raise OptionError("no finding passes all conditions; leave one out")
+    return chosen
 
 
 def fix(corpus: Corpus, findings: Iterable[Finding]) -> Fixed:
@@ -107,7 +189,7 @@ def replay(corpus: Corpus, changes: Iterable[Change]) -> Fixed:
     fixed = corpus.with_sentences(_relabelled(corpus, labels, wanted))
     labels = [label for sentence in fixed.sentences for label in sentence.labels]
     made = (_made(change, row, places, labels, wanted) for row, change in rows)
-    return Fixed(fixed, tuple(change for change in made if change.given != change.new))
+    return Fixed(fixed, tuple(change for change in made if change.given != change.new), len(asked))
 
 
 def write_changes(changes: Iterable[Change], path: str | Path) -> None:

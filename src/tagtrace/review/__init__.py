@@ -6,6 +6,7 @@
 from tagtrace.review.decisions.database import Decision, Store
 from tagtrace.review.decisions.decide import Decisions, Wish
 from tagtrace.review.decisions.export import Exported, Imported, export, import_log
+from tagtrace.review.open_page import review_project
 from tagtrace.review.project import ProjectFile, read_project_file, write_project_file
 from tagtrace.review.review import Review, open_review
 from tagtrace.review.training_data import Texts
@@ -24,5 +25,6 @@ __all__ = [
     "import_log",
     "open_review",
     "read_project_file",
+    "review_project",
     "write_project_file",
 ]

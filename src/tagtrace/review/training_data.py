@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
-from tagtrace._checks import DataError, at
+from tagtrace._checks import DataError
 from tagtrace.data import Corpus, LabelSet, Sentence, join_documents
-from tagtrace.findings.finding import Finding, read_findings
+from tagtrace.findings.finding import Finding
 from tagtrace.findings.patterns.pattern import Pattern
 
 AROUND = 8
@@ -133,23 +130,3 @@ def context(sentence: Sentence, start: int, stop: int) -> dict[str, list[str]]:
         "tokens": list(sentence.tokens[start:stop]),
         "after": list(sentence.tokens[stop : stop + AROUND]),
     }
-
-
-def read_audit(folder: Path) -> tuple[list[Finding], list[Pattern], str]:
-    """The findings and patterns that an audit wrote, and the fingerprint of the findings."""
-    path = folder / "findings.jsonl"
-    findings = read_findings(path)
-    return findings, _read_patterns(folder / "patterns.jsonl"), hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _read_patterns(path: Path) -> list[Pattern]:
-    if not path.exists():
-        return []
-    found: list[Pattern] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
-        try:
-            if line.strip():
-                found.append(Pattern.from_json(json.loads(line)))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(f"{at(path, number)}: no pattern ({error}); audit again") from None
-    return found

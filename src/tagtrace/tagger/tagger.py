@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from tagtrace._checks import DataError, EncoderError, OptionError, at
+from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.schemes import normalise
@@ -18,12 +20,11 @@ from tagtrace.data.sentence import Sentence, join_documents
 from tagtrace.tagger import crf
 from tagtrace.tagger.encoders.base import Encoder
 from tagtrace.tagger.head import Head, HeadOptions
+from tagtrace.tagger.metrics import Scorecard, score_labels
 from tagtrace.tagger.rows import Rows, pad_rows
 from tagtrace.tagger.scores import Scores
 
 Unit = Literal["sentence", "document"]
-Progress = Callable[[int, int], None]
-"""Called with (sentences done, sentences in all)."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Tagger(nn.Module):
         if unit not in ("sentence", "document"):
             raise OptionError(f"unit {unit!r}: expected sentence or document")
         self.encoder, self.head, self.labels, self.unit = encoder, head, labels, unit
+        self.folder: Path | None = None
+        """Where it was saved or loaded from."""
         self.record: dict[str, Any] = {}
         """How the tagger came to be: training, refit. Saved with it."""
 
@@ -81,6 +84,12 @@ class Tagger(nn.Module):
         return features
 
     @torch.no_grad()
+    def features(self, sentence: Sentence) -> Tensor:
+        """Features (T, D) of one sentence, as prediction uses them; labels, if any, are not read."""
+        with self._evaluating():
+            return self.encode([self.prepare(sentence.with_labels(()))])
+
+    @torch.no_grad()
     def predict(
         self, sentences: Sequence[Sentence], *, constrained: bool = True, progress: Progress | None = None
     ) -> list[tuple[str, ...]]:
@@ -92,8 +101,8 @@ class Tagger(nn.Module):
         joined = [sentence.with_labels(()) for sentence in self.joined(sentences)]  # labels, if any, are not read
         paths: list[list[int]] = [[] for _ in joined]
         for indices, batch in self._batches(joined, progress):
-            scores = self.scores(batch, constrained=constrained)
-            for index, path in zip(indices, crf.viterbi(scores)[0], strict=True):
+            found = self.head.decode(self.encode(batch), lengths_of(batch), constrained=constrained)
+            for index, path in zip(indices, found, strict=True):
                 paths[index] = path
         labels = iter([label for path in paths for label in self.labels.decode(path)])
         predicted = [tuple(next(labels) for _ in sentence.tokens) for sentence in sentences]
@@ -101,13 +110,23 @@ class Tagger(nn.Module):
             predicted = [normalise(each, self.labels.scheme) for each in predicted]
         return predicted
 
-    def check_corpus(self, corpus: Corpus) -> None:
-        """Raise unless the tagger knows the labels and can encode the tokens."""
+    def evaluate(self, corpus: Corpus, *, constrained: bool = True, progress: Progress | None = None) -> Scorecard:
+        """Compare predictions with the labels of a corpus: segment and token F1."""
+        self.check_corpus(corpus)
+        predicted = self.predict(corpus.sentences, constrained=constrained, progress=progress)
+        return score_labels([sentence.labels for sentence in corpus.sentences], predicted, self.labels.scheme)
+
+    def check_scheme(self, corpus: Corpus) -> None:
+        """Raise unless the labels of a corpus are of the kind that the tagger was trained on."""
         if corpus.normalised_scheme != self.labels.scheme:
             raise DataError(
                 f"{corpus.path}: labels are {corpus.scheme}, but the tagger was trained on {self.labels.scheme}; "
-                "check --label-column, or force --scheme"
+                "check which column holds the labels, or name the scheme"
             )
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        """Raise unless the tagger knows the labels and can encode the tokens."""
+        self.check_scheme(corpus)
         self.labels.check(corpus.sentences)
         self.encoder.check_corpus(corpus)
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from tagtrace.data import differences, read_corpus
-from tagtrace.findings.finding import spelled
+from tagtrace.data.schemes import spelled
 from tagtrace.findings.patterns.group_effect import pattern_edits
-from tagtrace.influence import Edit, Explainer, Query, what_if
+from tagtrace.influence import Edit, Explainer, Query
 from tagtrace.review import ProjectFile, open_review
 from tagtrace.review.http import answer_shapes as shapes
 from tagtrace.review.model.explainers import Explainers
@@ -171,20 +171,23 @@ def edits_of(ada: Client, error: dict[str, Any]) -> list[dict[str, Any]]:
 def test_what_if_is_what_the_library_says(ada: Client, file: ProjectFile, error: dict[str, Any]) -> None:
     edits, index = edits_of(ada, error), ada.review.the_model().index
     found = ada.post("what-if", where(error, edits=edits))
-    expected = what_if(
-        Explainer(index),
-        query_of(ada, file, error),
-        [
-            Edit(
-                one["sentence_number"],
-                one["start"],
-                one["stop"],
-                one["labels"] and tuple(index.labels.encode(one["labels"])),
-            )
-            for one in edits
-        ],
-        verify=True,
-    ).effects
+    expected = (
+        Explainer(index)
+        .what_if(
+            query_of(ada, file, error),
+            [
+                Edit(
+                    one["sentence_number"],
+                    one["start"],
+                    one["stop"],
+                    one["labels"] and tuple(index.labels.encode(one["labels"])),
+                )
+                for one in edits
+            ],
+            "verify",
+        )
+        .effects
+    )
     assert found["rung"] == "refine"
     assert found["edits"] == 2
     assert (found["loss_before"], found["loss_after"]) == pytest.approx(

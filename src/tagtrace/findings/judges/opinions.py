@@ -23,14 +23,22 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError
+from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
-from tagtrace.findings.judges.folds import KeptFolds, encoder_folds, folds_owner, out_of_sample, taught_head
+from tagtrace.findings.judges.folds import (
+    encoder_folds,
+    folds_owner,
+    kept_folds,
+    load_fold,
+    out_of_sample,
+    save_fold,
+    taught_head,
+)
 from tagtrace.findings.judges.probabilities import Probabilities, empty, fill, fill_by
 from tagtrace.findings.judges.recipes import recorded_recipe, train_further, untrained_encoder, untrained_tagger
 from tagtrace.index import Index
 from tagtrace.tagger import Encoder, Rows, Step, Tagger
-from tagtrace.tagger.tagger import Progress
 
 
 def head_opinions(
@@ -45,7 +53,7 @@ def head_opinions(
     """In sample and out of sample, by heads refitted with the features of ``trusted`` sentences added."""
     everything = torch.ones(index.num_sentences, dtype=torch.bool)
     head = index.head if trusted is None else taught_head(index, everything, trusted, device=device)
-    found = empty(index.lengths, torch.cat([shard.labels for shard in index.shards]), len(index.labels))
+    found = empty(index.lengths, index.label_ids, len(index.labels))
     for shard in index.shards:
         fill(found, torch.arange(shard.first_sentence, shard.first_sentence + len(shard.lengths)), head, shard.rows())
     return [found, out_of_sample(index, num_folds, seed, trusted=trusted, device=device, progress=progress)]
@@ -89,15 +97,15 @@ def _in_sample(
     recipe = recorded_recipe(tagger)
     found = empty(out.lengths, out.labels, len(tagger.labels))
     everything = torch.arange(len(out.lengths))
-    kept = KeptFolds(folder, folds_owner(tagger, corpus, trusted, recipe, 1, recipe.seed))
-    if not kept.load(0, found, everything):
+    kept = kept_folds(folder, folds_owner(tagger, corpus, trusted, recipe, 1, recipe.seed))
+    if not load_fold(kept, 0, found, everything):
         taught = deepcopy(tagger)
         if trusted:
             taught.head = taught.head.float()
             train_further(taught, trusted, recipe, None if training is None else lambda step: training(num_folds, step))
         sentences = [sentence for sentence in taught.joined(corpus.sentences) if len(sentence)]
         fill_by(taught, found, everything, sentences)
-        kept.save(0, found, everything)
+        save_fold(kept, 0, found, everything)
     return found
 
 

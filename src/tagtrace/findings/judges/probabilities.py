@@ -7,7 +7,7 @@ hides it there. *Out-of-sample* ones come from a head, or a tagger, that has not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError
+from tagtrace._progress import Progress
 from tagtrace.data.sentence import Sentence
 from tagtrace.index import Index
 from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.recursions import run
-from tagtrace.tagger.rows import Rows, pad_rows, unpad_rows
-from tagtrace.tagger.tagger import Progress, Tagger
+from tagtrace.tagger.rows import Rows, pad_rows, positions, token_places, unpad_rows
+from tagtrace.tagger.tagger import Tagger
 
 Source = Literal["in-sample", "out-of-sample"]
 
@@ -59,14 +60,14 @@ class Probabilities:
     def check_index(self, index: Index) -> None:
         """Raise DataError unless these are of the labels of this index."""
         same_sentences = torch.equal(self.lengths, index.lengths) and self.marginals.shape[1] == len(index.labels)
-        if not same_sentences or not torch.equal(self.labels, torch.cat([shard.labels for shard in index.shards])):
+        if not same_sentences or not torch.equal(self.labels, index.label_ids):
             raise DataError(f"{index.folder}: the probabilities are of other data; work them out for this index")
 
 
 @torch.no_grad()
 def in_sample(index: Index, progress: Progress | None = None) -> Probabilities:
     """Of the index's own head, in one pass over its features."""
-    probabilities = empty(index.lengths, torch.cat([shard.labels for shard in index.shards]), len(index.labels))
+    probabilities = empty(index.lengths, index.label_ids, len(index.labels))
     for shard in index.shards:
         sentences = torch.arange(shard.first_sentence, shard.first_sentence + len(shard.lengths))
         fill(probabilities, sentences, index.head, shard.rows())
@@ -102,32 +103,6 @@ def fill_by(tagger: Tagger, probabilities: Probabilities, numbers: Tensor, sente
     head = deepcopy(tagger.head).double().cpu()
     for some in numbers.split(SENTENCES):
         fill(probabilities, some, head, tagger.rows([sentences[number] for number in some.tolist()]))
-
-
-def token_places(lengths: Tensor, sentences: Tensor) -> Tensor:
-    """The rows of the tokens of ``sentences`` (b,) where all sentences have ``lengths`` (B,), (n,)."""
-    starts, some = (lengths.cumsum(0) - lengths)[sentences], lengths[sentences]
-    return torch.repeat_interleave(starts, some) + positions(some)
-
-
-def positions(lengths: Tensor) -> Tensor:
-    """The position of each token in its sentence, (n,).
-
-    >>> positions(torch.tensor([2, 3])).tolist()
-    [0, 1, 0, 1, 2]
-    """
-    return torch.arange(int(lengths.sum())) - torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
-
-
-def sentence_rows(index: Index, keep: Tensor) -> Iterator[tuple[Tensor, Rows]]:
-    """The sentences where ``keep`` (B,) is True, shard by shard: their numbers, and features in the stored dtype."""
-    for shard in index.shards:
-        kept = keep[shard.first_sentence : shard.first_sentence + len(shard.lengths)]
-        if bool(kept.any()):
-            sentences = kept.nonzero().squeeze(1)
-            tokens = token_places(shard.lengths, sentences)
-            part = Rows(shard.features[tokens], shard.labels[tokens], shard.lengths[sentences])
-            yield sentences + shard.first_sentence, part
 
 
 def _believed(head: Head, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,11 +16,6 @@ import numpy as np
 
 from tagtrace.findings.finding import Finding
 from tagtrace.index import Index
-from tagtrace.index.files import map_tensors
-from tagtrace.index.shards import text_name
-from tagtrace.index.text import Strings
-from tagtrace.influence.scoring.candidates import sentence_documents
-from tagtrace.influence.scoring.filters import label_types
 
 ConditionKind = Literal["opening", "form", "before", "after"]
 KINDS: tuple[ConditionKind, ...] = get_args(ConditionKind)
@@ -69,21 +64,21 @@ class Opportunities:
     """The strings of each kind."""
 
 
-class Text:
+class NumberedText:
     """The words, label types and documents of all N tokens of an index, as numbers; decoded once."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.words, numbers = _number_words(index)  # (N,)
-        self.edge = len(numbers)  # stands for the edge of a sentence
-        self.vocabulary = [*numbers, ""]
-        names = label_types(index.labels)
-        self.labels = np.concatenate([shard.labels.numpy() for shard in index.shards])  # (N,)
+        self.words, words = index.words()  # (N,)
+        self.edge = len(words)  # stands for the edge of a sentence
+        self.vocabulary = [*words, ""]
+        names = index.labels.type_of
+        self.labels = index.label_ids.numpy()  # (N,)
         self.types = [*dict.fromkeys(names)]
         self.type = np.array([self.types.index(name) for name in names])[self.labels]  # (N,)
         self.lengths, self.firsts = index.lengths.numpy(), index.starts.numpy()  # (B,)
         self.sentence_number = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (N,)
-        self.documents = sentence_documents(index)
+        self.documents = index.documents
         self.has_documents = any(self.documents)
 
     @cached_property
@@ -197,14 +192,3 @@ class Text:
             is_same = (self.words[there] == text[shift]) & is_wanted[there]
             rows = rows[is_same & (self.sentence_number[there] == self.sentence_number[rows])]
         return rows
-
-
-def _number_words(index: Index) -> tuple[np.ndarray, dict[str, int]]:
-    """The number of each token's word, (N,), and the words."""
-    numbers: dict[str, int] = {}
-    found: list[np.ndarray] = []
-    for number, shard in enumerate(index.shards):
-        columns = map_tensors(index.folder / text_name(number))
-        tokens = Strings(columns["tokens"], columns["tokens.places"]).range(0, len(shard.labels))
-        found.append(np.array([numbers.setdefault(token, len(numbers)) for token in tokens], dtype=int))
-    return np.concatenate(found), numbers

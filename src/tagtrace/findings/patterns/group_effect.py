@@ -106,8 +106,7 @@ def trusted_fit(head: Head, rows: Rows) -> TrustedFit:
     for chunk in rows.chunks(MAX_TOKENS):
         features = chunk.features.to(head.weight)
         loss += float(crf.joint_loss(head(features, chunk.lengths), pad_rows(chunk.labels, chunk.lengths)).sum())
-        paths, _ = crf.viterbi(head(features, chunk.lengths, constrained=True))
-        predicted = torch.tensor([label for path in paths for label in path])
+        predicted = torch.tensor([label for path in head.decode(features, chunk.lengths) for label in path])
         num_wrong += int((predicted != chunk.labels.cpu()).sum())
     return TrustedFit(loss / len(rows.lengths), num_wrong)
 

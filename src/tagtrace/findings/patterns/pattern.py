@@ -39,13 +39,15 @@ import numpy as np
 
 from tagtrace._checks import OptionError
 from tagtrace.findings.finding import Finding
-from tagtrace.findings.patterns.conditions import KINDS, Condition, ConditionKind, Opportunities, Text, Types
+from tagtrace.findings.patterns.conditions import KINDS, Condition, ConditionKind, NumberedText, Opportunities, Types
 from tagtrace.findings.patterns.group_effect import GroupEffect, check_place
 from tagtrace.index import Index
 
 MIN_FINDINGS = 3
 MIN_DOCUMENTS = 3
 SIGNIFICANCE = 0.01
+SMALL = 0.005
+"""A change of the loss by a smaller share is reported as no difference."""
 NUM_SHOWN = 5
 """Surface forms in a description."""
 
@@ -79,6 +81,16 @@ class Pattern:
     effect: GroupEffect | None = None
     """Of fixing all of them."""
 
+    @property
+    def effect_line(self) -> str:
+        """What fixing the pattern does to the trusted data, in a few words."""
+        if self.effect is None:
+            return ""
+        before, after = self.effect.before.loss, self.effect.after.loss
+        is_small = abs(self.effect.change) < SMALL * before
+        verdict = "no difference" if is_small else "helps" if self.effect.change < 0 else "hurts"
+        return f"{before:.4f} -> {after:.4f} ({verdict})"
+
     def to_json(self) -> str:
         """One line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)
@@ -100,7 +112,7 @@ class Pattern:
 
 
 def find_patterns(
-    index: Index, findings: Sequence[Finding], most: int = 20, text: Text | None = None
+    index: Index, findings: Sequence[Finding], most: int = 20, text: NumberedText | None = None
 ) -> tuple[list[Pattern], list[Finding]]:
     """At most ``most`` patterns among ``findings``, and the findings with the numbers of theirs (or none).
 
@@ -112,7 +124,7 @@ def find_patterns(
         return [], []
     for finding in findings:
         check_place(index, finding)
-    changes = _changes(text or Text(index), findings)
+    changes = _changes(text or NumberedText(index), findings)
     num_conditions = sum(change.num_conditions for change in changes)
     groups = [group for change in changes for group in change.groups(num_conditions, most)]
     patterns = [group.pattern(number) for number, group in enumerate(sorted(groups, key=_Group.order)[:most], start=1)]
@@ -146,7 +158,7 @@ def is_significant(score: float, num_conditions: int) -> bool:
     return math.erfc(math.sqrt(score / 2.0)) * num_conditions < SIGNIFICANCE
 
 
-def _changes(text: Text, findings: Sequence[Finding]) -> list[_Change]:
+def _changes(text: NumberedText, findings: Sequence[Finding]) -> list[_Change]:
     """The findings by change, in the order of their ranks."""
     given: dict[Types, list[Finding]] = {}
     for finding in sorted(findings, key=lambda finding: finding.rank):
@@ -163,7 +175,7 @@ def _changes(text: Text, findings: Sequence[Finding]) -> list[_Change]:
 class _Group:
     """Findings that become a pattern if they are listed."""
 
-    text: Text
+    text: NumberedText
     findings: Sequence[Finding]
     condition: Condition | None
     score: float
@@ -213,7 +225,7 @@ class _Group:
 class _Change:
     """The findings of one change and its opportunities; those that a group has taken are gone."""
 
-    def __init__(self, text: Text, findings: Sequence[Finding], opportunities: Opportunities) -> None:
+    def __init__(self, text: NumberedText, findings: Sequence[Finding], opportunities: Opportunities) -> None:
         self.text, self.findings, self.opportunities = text, findings, opportunities
         rows = np.array([text.rows(finding) for finding in findings])  # (f, 2)
         self.segment = np.searchsorted(opportunities.stops, rows[:, 0], side="right")  # the first in a finding, (f,)

@@ -6,12 +6,13 @@ Trusted tokens that the index's head predicts otherwise than they are labelled a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from tagtrace.data.sentence import Sentence
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.ranking.trusted import Trusted
 from tagtrace.index import Index
@@ -67,6 +68,20 @@ def hurt_queries(index: Index, trusted: Trusted, findings: Sequence[Finding], mo
             if value < 0
         ]
         for number, one in enumerate(findings)
+    }
+
+
+def hurt_lines(index: Index, hurt: Mapping[int, Sequence[Hurt]], trusted: Sequence[Sentence]) -> dict[int, list[str]]:
+    """For each finding's rank, the labels of ``trusted`` sentences that it hurts, in words."""
+    names = index.labels.labels
+    return {
+        rank: [
+            f'hurts "{trusted[one.sentence_number].tokens[one.place]}" ({names[one.gold]}, predicted '
+            f"{names[one.predicted]}) in {trusted[one.sentence_number].id}:{one.place}, cosine {one.cosine:+.2f}"
+            for one in some
+        ]
+        for rank, some in hurt.items()
+        if some
     }
 
 

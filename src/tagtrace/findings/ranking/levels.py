@@ -10,12 +10,9 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
-from tagtrace.findings.judges.probabilities import positions
 from tagtrace.index import Index
-from tagtrace.index.files import map_tensors
-from tagtrace.index.shards import text_name
-from tagtrace.index.text import Strings
 from tagtrace.influence import Candidates, find_candidates
+from tagtrace.tagger.rows import positions
 
 Level = Literal["token", "entity", "sentence", "document"]
 Aggregate = Literal["mean", "max", "top"]
@@ -35,7 +32,7 @@ class LevelScores:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """``ID:START:STOP`` of tokens and segments, the ids of sentences, the names of documents."""
-        ids = sentence_ids(self.index)
+        ids = self.index.ids
         candidates = self.candidates
         if candidates.kind == "document":
             # a sentence without a document stands alone
@@ -96,12 +93,3 @@ def _members(index: Index, candidates: Candidates) -> tuple[Tensor, Tensor]:
     first = index.starts[segments[:, 0]] + segments[:, 1]
     tokens = torch.repeat_interleave(first, lengths) + positions(lengths)
     return tokens, torch.repeat_interleave(numbers, lengths)
-
-
-def sentence_ids(index: Index) -> list[str]:
-    """The id of every sentence of an index."""
-    found: list[str] = []
-    for number, shard in enumerate(index.shards):
-        columns = map_tensors(index.folder / text_name(number))
-        found += Strings(columns["ids"], columns["ids.places"]).range(0, len(shard.lengths))
-    return found

@@ -18,18 +18,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError, OptionError
-from tagtrace.data.labels import LabelSet
-from tagtrace.findings.patterns.conditions import Text
+from tagtrace._checks import DataError
+from tagtrace.findings.patterns.conditions import NumberedText
 from tagtrace.findings.ranking.token_scores import SMALLEST
 from tagtrace.index import Index
-from tagtrace.influence.scoring.filters import label_mask
 
 SAME_WORD = 0.25
 """What other tokens with the same word and label count for."""
 
 
-def suspicion(text: Text, believed: Tensor) -> Tensor:
+def suspicion(text: NumberedText, believed: Tensor) -> Tensor:
     """The combined score of every token, (N,), higher = more suspicious; ``believed`` (N, C) is p(y_t = c | x)."""
     check_believed(text.index, believed)
     labels = torch.as_tensor(text.labels)
@@ -41,19 +39,8 @@ def suspicion(text: Text, believed: Tensor) -> Tensor:
 def mistaken_for(index: Index, believed: Tensor, pair: str) -> Tensor:
     """p that a token labelled PREDICTED is GOLD, for ``pair`` GOLD:PREDICTED (types or labels), (N,); 0 for others."""
     check_believed(index, believed)
-    gold, predicted = pair_masks(index.labels, pair)
-    labels = torch.cat([shard.labels for shard in index.shards])
-    return believed[:, gold].sum(1).double() * predicted[labels]
-
-
-def pair_masks(labels: LabelSet, pair: str) -> tuple[Tensor, Tensor]:
-    """The labels that GOLD and PREDICTED of ``pair`` GOLD:PREDICTED mean, (C,) bool each."""
-    if pair.count(":") != 1:
-        raise OptionError(f"pair {pair!r}: expected GOLD:PREDICTED, for example ORG:LOC")
-    gold, predicted = (label_mask(labels, name) for name in pair.split(":"))
-    if bool((gold & predicted).any()):
-        raise OptionError(f"pair {pair!r}: expected two labels that have nothing in common")
-    return gold, predicted
+    gold, predicted = map(torch.as_tensor, index.labels.pair_masks(pair))
+    return believed[:, gold].sum(1).double() * predicted[index.label_ids]
 
 
 def check_believed(index: Index, believed: Tensor) -> None:
@@ -61,7 +48,7 @@ def check_believed(index: Index, believed: Tensor) -> None:
         raise DataError(f"{index.folder}: the probabilities are of other data; work them out for this index")
 
 
-def regions(text: Text, believed: Tensor) -> Tensor:
+def regions(text: NumberedText, believed: Tensor) -> Tensor:
     """The region of every token, (N,): numbers from 0, each for neighbours in one sentence."""
     likeliest = believed.argmax(1).numpy()
     goes_on = _goes_on(text, text.labels) | _goes_on(text, likeliest)
@@ -69,7 +56,7 @@ def regions(text: Text, believed: Tensor) -> Tensor:
     return torch.as_tensor(np.cumsum(~goes_on) - 1)
 
 
-def _goes_on(text: Text, labels: np.ndarray) -> np.ndarray:
+def _goes_on(text: NumberedText, labels: np.ndarray) -> np.ndarray:
     """Whether a token continues the labelled segment of the token before it, if both are of one sentence, (N,).
 
     The likeliest labels of single tokens need not be well-formed: an I- continues whatever stands before it.
@@ -82,7 +69,7 @@ def _goes_on(text: Text, labels: np.ndarray) -> np.ndarray:
     return np.zeros(len(labels), dtype=bool)
 
 
-def _same_word_and_label(text: Text) -> Tensor:
+def _same_word_and_label(text: NumberedText) -> Tensor:
     """The group of each token, (N,): its word, capitals aside, and its label."""
     numbers: dict[str, int] = {}
     lower = np.array([numbers.setdefault(word.lower(), len(numbers)) for word in text.vocabulary])  # (V,)

@@ -27,19 +27,17 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError, TaggerError
+from tagtrace._progress import Progress
 from tagtrace.data.sentence import Sentence
-from tagtrace.findings.judges.probabilities import MAX_TOKENS, token_segments
-from tagtrace.findings.ranking.suspicion import pair_masks
+from tagtrace.findings.judges.probabilities import token_segments
 from tagtrace.index import Index
 from tagtrace.influence import Candidates, Explainer, Screen, find_candidates, gradient_norms, self_influence
 from tagtrace.influence.curvature.choice import index_solver
 from tagtrace.influence.curvature.solvers import Cholesky, Direct
-from tagtrace.influence.scoring.filters import label_types
 from tagtrace.influence.scoring.norms import dense_gradients
 from tagtrace.influence.scoring.scorer import MAX_WORK
 from tagtrace.influence.scoring.token_pass import TokenPass
-from tagtrace.tagger import Rows, Tagger, crf
-from tagtrace.tagger.tagger import Progress
+from tagtrace.tagger import Rows, Tagger
 
 Method = Literal["identity", "curvature", "cosine", "relative"]
 Aggregate = Literal["sum", "top"]
@@ -85,7 +83,7 @@ class Trusted(Queries):
 
     def confused(self, index: Index, pair: str) -> Trusted:
         """Only the tokens of one kind of error: ``ORG:LOC``, labelled ORG and predicted LOC (types or labels)."""
-        gold, predicted = pair_masks(index.labels, pair)
+        gold, predicted = map(torch.as_tensor, index.labels.pair_masks(pair))
         tokens = self.tokens[(gold[self.rows.labels] & predicted[self.predicted])[self.tokens]]
         if len(tokens) == 0:
             raise DataError(f"no trusted token is labelled {' and predicted '.join(pair.split(':'))}; trust more data")
@@ -100,23 +98,12 @@ def read_trusted(
         raise TaggerError(f"{index.folder}: the tagger has other labels or features than the index; give its own")
     sentences = [sentence for sentence in sentences if len(sentence) > 0]
     joined = tagger.labelled(sentences, "trusted")
-    classes = {
-        label_types(index.labels)[label] for sentence in joined for label in index.labels.encode(sentence.labels)
-    }
+    classes = {index.labels.type_of[label] for sentence in joined for label in index.labels.encode(sentence.labels)}
     if len(classes) < 2:
         raise DataError(f"the trusted data has one class only ({classes.pop()}); trust sentences with others too")
     rows = tagger.rows(sentences, progress=progress)
-    return Trusted(rows, torch.arange(len(rows.labels)), _predict(index, rows))
-
-
-@torch.no_grad()
-def _predict(index: Index, rows: Rows) -> Tensor:
-    """The best well-formed labels under the index's head, (n,)."""
-    found: list[int] = []
-    for chunk in rows.chunks(MAX_TOKENS):
-        scores = index.head(chunk.features.to(index.head.weight), chunk.lengths, constrained=True)
-        found += [label for path in crf.viterbi(scores)[0] for label in path]
-    return torch.tensor(found)
+    predicted = [label for path in index.head.decode(rows.features, rows.lengths) for label in path]
+    return Trusted(rows, torch.arange(len(rows.labels)), torch.tensor(predicted))
 
 
 def trusted_scores(
@@ -180,7 +167,7 @@ def neighbour_scores(
     """
     if metric not in ("dot", "cosine") or top_k < 1:
         raise OptionError(f"metric {metric!r}, top_k {top_k}: expected dot or cosine, and at least 1")
-    types = label_types(index.labels)
+    types = index.labels.type_of
     classes = torch.tensor([types.index(type_) for type_ in types])  # (C,)
     theirs = classes[trusted.rows.labels[trusted.tokens]]  # (Q,)
     if len(theirs.unique()) < 2:

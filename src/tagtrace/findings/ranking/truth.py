@@ -13,9 +13,11 @@ with k_1 < k_2 < ... the places where a tie ends: equal scores are one threshold
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,8 +63,28 @@ class Measured:
     """NaN, as is recall, where no label is wrong."""
     recall: Mapping[int, float]
     """Among the first 100, 500 and 1,000 tokens."""
-    curve: tuple[tuple[int, float], ...]
-    """(k, recall among the first k), for a plot."""
+    curve: tuple[tuple[int, float], ...] = ()
+    """(k, recall among the first k), for a plot; not saved."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For JSON, which has no NaN."""
+        recall = {str(k): None if math.isnan(value) else value for k, value in self.recall.items()}
+        precision = None if math.isnan(self.average_precision) else self.average_precision
+        return {
+            "score": self.name,
+            "num_tokens": self.num_tokens,
+            "num_wrong": self.num_wrong,
+            "average_precision": precision,
+            "recall_at": recall,
+        }
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Measured:
+        """What ``to_json`` wrote."""
+        nan = float("nan")
+        recall = {int(k): nan if value is None else value for k, value in saved["recall_at"].items()}
+        precision = nan if saved["average_precision"] is None else saved["average_precision"]
+        return cls(saved["score"], saved.get("num_tokens", 0), saved["num_wrong"], precision, recall)
 
 
 def read_truth(index: Index, corpus: Corpus) -> Truth:
@@ -74,14 +96,14 @@ def read_truth(index: Index, corpus: Corpus) -> Truth:
     if corpus.normalised_scheme != index.labels.scheme:
         raise DataError(
             f"{corpus.path}: the true labels are {corpus.scheme}, those of the index {index.labels.scheme}; "
-            "check --label-column, or force --scheme"
+            "check which column holds the labels, or name the scheme"
         )
     sentences = _same_order(index, corpus)
     index.labels.check(sentences)
     true = torch.tensor(
         [label for sentence in sentences for label in index.labels.encode(sentence.labels)], dtype=torch.long
     )
-    given = torch.cat([shard.labels for shard in index.shards])  # (N,)
+    given = index.label_ids  # (N,)
     return Truth(true, true != given)
 
 
@@ -169,7 +191,7 @@ def _expected_hits(scores: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
 def _same_order(index: Index, corpus: Corpus) -> list[Sentence]:
     """The corpus's sentences that are the index's, in its order."""
     sentences = join_documents(corpus.sentences) if index.manifest.unit == "document" else list(corpus.sentences)
-    ids, by_id = index.ids(), defaultdict[str, deque[Sentence]](deque)
+    ids, by_id = index.ids, defaultdict[str, deque[Sentence]](deque)
     for sentence in sentences:
         by_id[sentence.id].append(sentence)
     missing = _missing(ids, by_id)

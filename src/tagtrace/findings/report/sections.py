@@ -21,7 +21,8 @@ from tagtrace._markup import (
     row_head,
     table,
 )
-from tagtrace.findings.finding import Finding, spelled
+from tagtrace.data.schemes import spelled
+from tagtrace.findings.finding import Finding
 from tagtrace.findings.ranking.truth import Measured
 from tagtrace.findings.report.charts import Bins, histogram, recall_curves, short
 

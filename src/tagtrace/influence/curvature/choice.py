@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
+from tagtrace._progress import Progress
 from tagtrace.index import Index
 from tagtrace.influence.curvature.inverse_file import load_inverse, save_inverse
 from tagtrace.influence.curvature.operators import Hessian, Identity, Kronecker
@@ -17,7 +18,6 @@ from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import HessianProduct, Objective
 from tagtrace.tagger.preconditioner import TokenPreconditioner
 from tagtrace.tagger.rows import Rows
-from tagtrace.tagger.tagger import Progress
 
 Curvature = Literal["auto", "identity", "kronecker", "dense", "cg"]
 

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from tagtrace._progress import Progress
 from tagtrace.influence.curvature.covariance import label_covariances
 from tagtrace.tagger.objective import HessianProduct
 from tagtrace.tagger.recursions import TINY, ScaledRun, run
 from tagtrace.tagger.rows import Rows, pad_rows
-from tagtrace.tagger.tagger import Progress
 
 CELLS = 2**24
 """Numbers held at once: covariances (tokens x longest sentence x C^2) and features spread by them (tokens x C x D).

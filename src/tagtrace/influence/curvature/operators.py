@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
+from tagtrace._progress import Progress
 from tagtrace.influence.curvature.hessian import dense_hessian
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import HessianProduct
 from tagtrace.tagger.preconditioner import end_variances
 from tagtrace.tagger.rows import unpad_rows
-from tagtrace.tagger.tagger import Progress
 
 
 def check_damping(damping: float) -> None:

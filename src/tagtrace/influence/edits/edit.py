@@ -6,14 +6,18 @@ and 5); with other labels it counts with their joint loss.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
-from tagtrace.influence.query import sentence_rows
+from tagtrace._checks import DataError, OptionError, TagtraceError, at
+from tagtrace._table import Table
+from tagtrace.index import Index
 from tagtrace.tagger import crf
 from tagtrace.tagger.rows import Rows, pad_rows
 from tagtrace.tagger.scores import Scores
@@ -29,8 +33,77 @@ class Edit:
     labels: tuple[int, ...] | None = None
 
 
+NUM_SHOWN = 20
+"""Edits that a table shows."""
+
 Group = Sequence[Edit]
 """Edits made together."""
+
+
+def make_edit(
+    index: Index, sentence: str | int, start: int, stop: int, labels: str | Sequence[str] | None = None
+) -> Edit:
+    """An edit of tokens ``start:stop`` of a training sentence, named by its id or number.
+
+    ``labels`` are the new ones: a type (``ORG``), a label, or one label a token; None removes the labels.
+    """
+    number = sentence if isinstance(sentence, int) else index.sentence_number(sentence)
+    if not 0 <= start < stop <= int(index.lengths[number]):
+        last = int(index.lengths[number]) - 1
+        raise OptionError(f"{start}:{stop} is not a segment of sentence {sentence}, which has tokens 0 to {last}")
+    return Edit(number, start, stop, None if labels is None else tuple(index.labels.parse(labels, stop - start)))
+
+
+def read_edits(index: Index, path: str | Path) -> list[Edit]:
+    """The edits of a file of JSON lines: ``{"id": ..., "start": 2, "stop": 4, "labels": [...] or null}``."""
+    found: list[Edit] = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            edit = json.loads(line)
+            start, stop, labels = edit["start"], edit["stop"], edit.get("labels")
+            if type(start) is not int or type(stop) is not int or not _is_none_or_names(labels):
+                raise ValueError
+            sentence = str(edit["id"])
+        except (ValueError, TypeError, KeyError, AttributeError):
+            expected = '{"id": ..., "start": 2, "stop": 4, "labels": [...] or null}'
+            raise DataError(f"{at(path, number)}: expected {expected}") from None
+        try:
+            found.append(make_edit(index, sentence, start, stop, labels))
+        except TagtraceError as error:
+            raise DataError(f"{at(path, number)}: {error}") from None
+    return found
+
+
+def _is_none_or_names(labels: object) -> bool:
+    return labels is None or (isinstance(labels, list) and all(isinstance(label, str) for label in labels))
+
+
+def edit_table(index: Index, edits: Sequence[Edit], title: str) -> Table:
+    """The labels given and the new ones of the first edits, in their sentences."""
+    rows: list[tuple[str, ...]] = []
+    for edit in edits[:NUM_SHOWN]:
+        sentence = index.sentence(edit.sentence_number)
+        given = " ".join(sentence.labels[edit.start : edit.stop])
+        new = "(removed)" if edit.labels is None else " ".join(index.labels.decode(edit.labels))
+        rows.append((given, new, f"{sentence.id} {edit.start}:{edit.stop}", sentence.in_context(edit.start, edit.stop)))
+    more = f" ({len(edits) - NUM_SHOWN:,} more are not shown)" if len(edits) > NUM_SHOWN else ""
+    return Table(title + more, ("given", "new", "where", "training sentence"), tuple(rows))
+
+
+def edit_to_json(index: Index, edit: Edit) -> dict[str, Any]:
+    """The edit as data, by the id of its sentence and the names of its labels."""
+    sentence, inside = index.sentence(edit.sentence_number), slice(edit.start, edit.stop)
+    return {
+        "id": sentence.id,
+        "start": edit.start,
+        "stop": edit.stop,
+        "labels": None if edit.labels is None else list(index.labels.decode(edit.labels)),
+        "given": list(sentence.labels[inside]),
+        "tokens": list(sentence.tokens[inside]),
+        "line": sentence.lines[edit.start] if sentence.lines else None,
+    }
 
 
 class EditedSentences:
@@ -42,7 +115,7 @@ class EditedSentences:
         touched = [sorted({edit.sentence_number for edit in group}) for group in groups]
         self.sizes = torch.tensor([len(sentences) for sentences in touched])  # sentences of each group, (G,)
         self.sentences = [number for sentences in touched for number in sentences]
-        parts = [sentence_rows(rows, number) for number in self.sentences]
+        parts = [rows.sentence(number) for number in self.sentences]
         self.lengths = torch.cat([part.lengths for part in parts])
         self.features = torch.cat([part.features for part in parts]).double()  # (n, D)
         self.labels = pad_rows(torch.cat([part.labels for part in parts]), self.lengths)  # (B, T)

@@ -18,27 +18,28 @@ is known when pruning ended within its budget of retrainings; no search short of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
-from tagtrace.data.labels import LabelSet
-from tagtrace.influence.edits.edit import Edit
+from tagtrace._markup import counted
+from tagtrace._table import Described, Table
+from tagtrace.index import Index
+from tagtrace.influence.edits.edit import Edit, edit_table, edit_to_json
 from tagtrace.influence.edits.edit_pool import Pool, relabellings, removals
-from tagtrace.influence.edits.effect import Effect, effect
+from tagtrace.influence.edits.effect import Effect, effect, effect_to_json, probability_table
 from tagtrace.influence.edits.margin import Gap, Margin, best_labels
 from tagtrace.influence.edits.refine import Refiner
 from tagtrace.influence.edits.retrain import Retrainer
-from tagtrace.influence.explain import Explainer
 from tagtrace.influence.query import Query
 from tagtrace.tagger.head import Head
 
-How = Literal["remove", "relabel"]
-Part = Literal["token", "entity", "sentence"]
-Progress = Callable[[int, float, int], None]
+HowToEdit = Literal["remove", "relabel"]
+WhatToEdit = Literal["token", "entity", "sentence"]
+FlipProgress = Callable[[int, float, int], None]
 """Called after each retraining with the size of the set, its margin and the number of retrainings so far."""
 
 NUM_REFINED = 20
@@ -50,11 +51,13 @@ SHORTLIST = 1_000
 
 
 @dataclass(frozen=True)
-class Flip:
+class Flip(Described):
     """A set of edits and what retraining with them does to the query."""
 
+    index: Index = field(repr=False, compare=False)
+    query: Query = field(repr=False)
     found: bool
-    """Whether they change the prediction. If not, ``edits`` are the most that was tried."""
+    """Whether the edits change the prediction. If not, ``edits`` are the largest set that was tried."""
     edits: tuple[Edit, ...]
     """The strongest first."""
     labels_before: tuple[int, ...]
@@ -65,61 +68,83 @@ class Flip:
     effect: Effect
     """On the loss and probabilities of ``labels_before``, by exact retraining."""
     is_minimal: bool
-    """Whether it was checked by retraining that no single edit can be left out."""
+    """Whether retraining showed that no single edit can be left out."""
     num_retrainings: int
 
+    @property
+    def verdict(self) -> str:
+        """The result in one sentence."""
+        before, after = (" ".join(self.index.labels.decode(ids)) for ids in (self.labels_before, self.labels_after))
+        size, times = counted(len(self.edits), "label"), counted(self.num_retrainings, "retraining")
+        if not self.found:
+            margins = f"margin {self.margin_before:.3f} -> {self.margin_after:.3f}"
+            return f"not found: after editing {size}, the prediction is still {after} ({margins}; {times})"
+        minimal = "none can be left out" if self.is_minimal else "whether each is needed was not checked"
+        return f"editing {size} changes the best labels from {before} to {after}; {minimal} ({times})"
 
-def flip(
-    explainer: Explainer,
-    query: Query,
-    edit: How = "remove",
-    kind: Part = "token",
-    most: int = 100,
-    to: Sequence[int] | None = None,
-    max_retrainings: int = 100,
-    progress: Progress | None = None,
-) -> Flip:
-    """A small set of at most ``most`` training labels without which, or with others, the prediction is another.
+    def describe(self) -> list[str | Table]:
+        how = "relabel" if any(edit.labels is not None for edit in self.edits) else "remove"
+        return [
+            "",
+            *self.query.describe(),
+            self.verdict,
+            edit_table(self.index, self.edits, f"training labels to {how}, the strongest first"),
+            probability_table(self.index.labels, self.query, {"after retraining": self.effect}),
+            "These are probabilities of single labels; the prediction is the best labelling of all tokens, so the two "
+            "may differ.",
+        ]
 
-    The prediction is the most likely labelling of the query's segment given the labels around it. ``edit``: take labels
-    away, or ``relabel`` like the rival (``relabellings``). ``kind`` says what is taken away at once. ``to``: the labels
-    (n,) the prediction should become; without it any others count.
-    """
-    flipper = Flipper(explainer.index.labels, explainer.refiner, explainer.retrainer)
-    return flipper.flip(query, edit, kind, most, to, max_retrainings, progress)
+    def to_json(self) -> dict[str, Any]:
+        """The answer as data."""
+        return {
+            **self.query.to_json(),
+            "found": self.found,
+            "is_minimal": self.is_minimal,
+            "num_retrainings": self.num_retrainings,
+            "labels_before": list(self.index.labels.decode(self.labels_before)),
+            "labels_after": list(self.index.labels.decode(self.labels_after)),
+            "margin_before": self.margin_before,
+            "margin_after": self.margin_after,
+            "effects": {"verify": effect_to_json(self.effect, self.index.labels)},
+            "edits": self.to_records(),
+        }
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One record an edit, for ``pandas.DataFrame``."""
+        return [edit_to_json(self.index, edit) for edit in self.edits]
 
 
 class Flipper:
     """Flips predictions of the head that ``refiner`` and ``retrainer`` start from."""
 
-    def __init__(self, labels: LabelSet, refiner: Refiner, retrainer: Retrainer) -> None:
-        self.labels, self.refiner, self.retrainer = labels, refiner, retrainer
+    def __init__(self, index: Index, refiner: Refiner, retrainer: Retrainer) -> None:
+        self.index, self.labels, self.refiner, self.retrainer = index, index.labels, refiner, retrainer
         self.head, self.rows = refiner.head, refiner.rows
 
     def flip(
         self,
         query: Query,
-        edit: How = "remove",
-        kind: Part = "token",
+        edit: HowToEdit = "remove",
+        kind: WhatToEdit = "token",
         most: int = 100,
-        to: Sequence[int] | None = None,
+        to: str | Sequence[str] | None = None,
         max_retrainings: int = 100,
-        progress: Progress | None = None,
+        progress: FlipProgress | None = None,
     ) -> Flip:
-        """As the function ``flip``."""
-        if edit not in get_args(How):
-            raise OptionError(f"edit {edit!r}: expected one of {', '.join(get_args(How))}")
-        if kind not in get_args(Part):
-            raise OptionError(f"segments {kind!r}: expected one of {', '.join(get_args(Part))}")
+        """As ``Explainer.flip``."""
+        for name, value, choices in (("edit", edit, get_args(HowToEdit)), ("kind", kind, get_args(WhatToEdit))):
+            if value not in choices:
+                raise OptionError(f"{name} {value!r}: expected one of {', '.join(choices)}")
         if most < 1 or max_retrainings < 1:
             raise OptionError("most and max_retrainings must be at least 1")
-        margin = Margin(query, self.head, to)
+        wanted = None if to is None else self.labels.parse(to, query.stop - query.start)
+        margin = Margin(query, self.head, wanted)
         search = _Search(self, margin, kind if edit == "remove" else None, most, max_retrainings, progress)
         edits, is_minimal = search.run()
         last = search.states[frozenset(edits)]
         query = query.with_labels(torch.tensor(margin.predicted))
         return Flip(
-            last.gap.flips, tuple(edits), margin.predicted, best_labels(query, last.head),
+            self.index, query, last.gap.flips, tuple(edits), margin.predicted, best_labels(query, last.head),
             search.states[frozenset()].gap.value, last.gap.value, effect(query, self.head, last.head),
             is_minimal, search.num_retrainings,
         )  # fmt: skip
@@ -141,10 +166,16 @@ class _Search:
     """One search; ``kind`` is None to relabel."""
 
     def __init__(
-        self, flipper: Flipper, margin: Margin, kind: Part | None, most: int, budget: int, progress: Progress | None
+        self,
+        flipper: Flipper,
+        margin: Margin,
+        kind: WhatToEdit | None,
+        most: int,
+        budget: int,
+        progress: FlipProgress | None,
     ) -> None:
         self.flipper, self.margin = flipper, margin
-        self.kind: Part | None = kind
+        self.kind: WhatToEdit | None = kind
         self.most, self.budget, self.progress = most, budget, progress
         self.num_retrainings = 0
         self.num_short = 0

@@ -92,5 +92,5 @@ def _best_but(window: Scores, labels: tuple[int, ...]) -> tuple[tuple[int, ...],
     paths, scores = crf.viterbi(replace(window, emissions=emissions, lengths=window.lengths.repeat(n)))
     best = int(scores.argmax())
     if float(scores[best]) == -torch.inf:
-        raise OptionError("the labels around the segment allow no other labels in it; take a longer --segment")
+        raise OptionError("the labels around the segment allow no other labels in it; choose a longer segment")
     return tuple(paths[best]), float(scores[best])

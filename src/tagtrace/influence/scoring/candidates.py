@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -13,12 +12,9 @@ from tagtrace._checks import DataError, OptionError
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.schemes import segments
 from tagtrace.index import Index
-from tagtrace.index.files import map_tensors
-from tagtrace.index.shards import text_name
-from tagtrace.index.text import Strings
 from tagtrace.tagger.rows import Rows
 
-Kind = Literal["token", "entity", "segment", "sentence", "document"]
+SegmentKind = Literal["token", "entity", "segment", "sentence", "document"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +23,7 @@ class Candidates:
 
     segments: Tensor
     """(S, 3): sentence, start, stop, in the order of the data."""
-    kind: Kind = "segment"
+    kind: SegmentKind = "segment"
     owner: Tensor | None = None
     """(S,): the candidate a segment belongs to; None where each is one of its own."""
     documents: tuple[str, ...] = ()
@@ -63,7 +59,7 @@ class Candidates:
         return [(sentence_number, start, stop) for sentence_number, start, stop in found.tolist()]
 
 
-def find_candidates(index: Index, kind: Kind, max_length: int = 3) -> Candidates:
+def find_candidates(index: Index, kind: SegmentKind, max_length: int = 3) -> Candidates:
     """Every training segment of a kind in an index; for documents, the sentences of each together."""
     found = []
     for shard in index.shards:
@@ -72,7 +68,7 @@ def find_candidates(index: Index, kind: Kind, max_length: int = 3) -> Candidates
     together = torch.cat(found)
     if kind != "document":
         return Candidates(together, kind)
-    documents = sentence_documents(index)
+    documents = index.documents
     if not any(documents):
         raise DataError(f"{index.folder}: its data names no documents; ask for whole sentences instead")
     numbers: dict[tuple[str, int], int] = {}
@@ -82,25 +78,14 @@ def find_candidates(index: Index, kind: Kind, max_length: int = 3) -> Candidates
     return Candidates(together, kind, owner, tuple([name for name, _ in numbers]))
 
 
-def sentence_documents(index: Index) -> Sequence[str]:
-    """The document each sentence of an index belongs to, empty where the data does not say."""
-    found: list[str] = []
-    for number in range(len(index.shards)):
-        columns = map_tensors(index.folder / text_name(number))
-        places = columns["documents.places"]
-        names = Strings(columns["documents"], places).range(0, len(places) - 1)
-        found += [names[document] for document in columns["document"].tolist()]
-    return found
-
-
-def candidates(rows: Rows, labels: LabelSet, kind: Kind, max_length: int = 3) -> Tensor:
+def candidates(rows: Rows, labels: LabelSet, kind: SegmentKind, max_length: int = 3) -> Tensor:
     """(sentence, start, stop) of every training segment of a kind, (S, 3), in the order of the data.
 
     ``entity``: labelled segments, as the scheme reads them. ``segment``: all of at most ``max_length`` tokens.
     ``sentence`` and ``document``: whole sentences, for the influence of instances.
     """
-    if kind not in get_args(Kind):
-        raise OptionError(f"kind {kind!r}: expected one of {', '.join(get_args(Kind))}")
+    if kind not in get_args(SegmentKind):
+        raise OptionError(f"kind {kind!r}: expected one of {', '.join(get_args(SegmentKind))}")
     if kind in ("sentence", "document"):
         sentences = torch.arange(len(rows.lengths))
         return torch.stack([sentences, torch.zeros_like(sentences), rows.lengths], 1)

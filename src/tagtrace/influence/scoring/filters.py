@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
-from tagtrace.data.labels import LabelSet
 from tagtrace.index import Index
 from tagtrace.influence.query import Query
-from tagtrace.influence.scoring.candidates import Candidates, sentence_documents
+from tagtrace.influence.scoring.candidates import Candidates
 
 _NUM_SHOWN = 10
 
@@ -49,11 +48,9 @@ class Filter:
         if self.only is not None:
             kept &= has_label_of(index, candidates, query) == (self.only == "same")
         if self.label is not None:
-            kept &= _has_label(index, candidates, label_mask(index.labels, self.label))
+            kept &= _has_label(index, candidates, torch.as_tensor(index.labels.mask(self.label)))
         if self.pair is not None:
-            given, likely = (label_mask(index.labels, name) for name in self.pair.split(":"))
-            if bool((given & likely).any()):
-                raise OptionError(f"pair {self.pair!r}: expected two labels that have nothing in common")
+            given, likely = map(torch.as_tensor, index.labels.pair_masks(self.pair, "GIVEN:LIKELY"))
             kept &= _has_label(index, candidates, given)
             kept &= _count(index, candidates, _doubted(index, given, likely)) > 0
         if self.document is not None:
@@ -63,39 +60,16 @@ class Filter:
 
 def has_label_of(index: Index, candidates: Candidates, query: Query) -> Tensor:
     """Whether a candidate has the query's label (see above), (K,)."""
-    types = label_types(index.labels)
+    types = index.labels.type_of
     wanted = {types[label] for label in query.labels[query.start : query.stop].tolist()}
     masks = [torch.tensor([type_ == one for type_ in types]) for one in sorted(wanted)]  # (C,) each
-    labels = _labels(index)
-    counts = torch.stack([_count(index, candidates, mask[labels]) for mask in masks])  # (types, K)
+    counts = torch.stack([_count(index, candidates, mask[index.label_ids]) for mask in masks])  # (types, K)
     holds_all = (counts > 0).all(0)
     return holds_all if candidates.is_whole else holds_all & (counts.sum(0) == _num_tokens(candidates))
 
 
-def label_types(labels: LabelSet) -> tuple[str, ...]:
-    """The type of each label.
-
-    >>> label_types(LabelSet(("O", "B-PER", "I-PER"), "iob2"))
-    ('O', 'PER', 'PER')
-    """
-    return tuple([name[2:] if labels.scheme == "iob2" and name != "O" else name for name in labels.labels])
-
-
-def label_mask(labels: LabelSet, name: str) -> Tensor:
-    """The labels that a type or a label names, (C,).
-
-    >>> label_mask(LabelSet(("O", "B-PER", "I-PER"), "iob2"), "PER").tolist()
-    [False, True, True]
-    """
-    types = label_types(labels)
-    mask = torch.tensor([name in (label, type_) for label, type_ in zip(labels.labels, types, strict=True)])
-    if not bool(mask.any()):
-        raise OptionError(f"unknown label {name!r}; the index knows {_some(sorted(set(types)))}")
-    return mask
-
-
 def _has_label(index: Index, candidates: Candidates, mask: Tensor) -> Tensor:
-    count = _count(index, candidates, mask[_labels(index)])
+    count = _count(index, candidates, mask[index.label_ids])
     return count > 0 if candidates.is_whole else count == _num_tokens(candidates)
 
 
@@ -110,17 +84,13 @@ def _doubted(index: Index, given: Tensor, likely: Tensor) -> Tensor:
 
 
 def _in_document(index: Index, candidates: Candidates, name: str) -> Tensor:
-    documents = sentence_documents(index)
+    documents = index.documents
     if name not in documents:
         known = sorted({document for document in documents if document})
         names = f"it has {_some(known)}" if known else "its data names no documents"
         raise DataError(f"{index.folder}: no document {name!r}; {names}")
     sentences = torch.tensor([document == name for document in documents])
     return candidates.total(sentences[candidates.segments[:, 0]].long()) > 0
-
-
-def _labels(index: Index) -> Tensor:
-    return torch.cat([shard.labels for shard in index.shards])
 
 
 def _num_tokens(candidates: Candidates) -> Tensor:

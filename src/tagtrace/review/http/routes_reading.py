@@ -14,7 +14,7 @@ from tagtrace.review.decisions.decide import NotFoundError
 from tagtrace.review.http import answer_shapes as answers
 from tagtrace.review.http.answer import Answer
 from tagtrace.review.model import listings as findings
-from tagtrace.review.model.mispredictions import list_errors
+from tagtrace.review.model.mispredictions import list_mispredictions
 from tagtrace.review.model.model import CURVATURES, KINDS, SCORES
 from tagtrace.review.review import Review
 
@@ -68,7 +68,7 @@ def reading_routes(review: Review) -> APIRouter:
     ) -> Answer:
         if review.held is None:
             return Answer({"total": 0, "items": [], "pairs": [], "preparing": None})
-        return Answer(list_errors(review.held, pair, text, document, _number(min_loss), sort, offset, limit))
+        return Answer(list_mispredictions(review.held, pair, text, document, _number(min_loss), sort, offset, limit))
 
     @router.get(
         "/patterns",

@@ -16,10 +16,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from tagtrace._progress import Progress
 from tagtrace.influence.curvature.operators import Operator
 from tagtrace.influence.curvature.solvers.probes import Probes
 from tagtrace.influence.curvature.solvers.solution import WORST_RESIDUAL, Solution, SolveError, Solver
-from tagtrace.tagger.tagger import Progress
 
 WORST_ROUNDED = 1e-4
 """The largest residual that may be put down to rounding."""

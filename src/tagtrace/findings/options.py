@@ -1,0 +1,58 @@
+"""What an audit is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from tagtrace._checks import OptionError
+from tagtrace.findings.ranking.token_scores import SCORERS
+
+Judges = Literal["auto", "head", "encoder"]
+
+TRUSTED_SCORES = {
+    "influence": "identity",
+    "influence-curvature": "curvature",
+    "influence-cosine": "cosine",
+    "influence-relative": "relative",
+}
+"""Scores by what a label does to trusted ones, and the method of each (``trusted``)."""
+SCORES = ("combined", *SCORERS, *TRUSTED_SCORES, "neighbour")
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """How labels are judged and ranked, and how much is reported."""
+
+    score: str = "combined"
+    query: str | None = None
+    """One kind of error, GOLD:PREDICTED: trusted ORG predicted LOC is ``ORG:LOC``."""
+    most: int = 1000
+    """Maximum number of findings."""
+    num_patterns: int = 20
+    """Maximum number of patterns."""
+    num_effects: int = 3
+    """Patterns whose effect on trusted data is computed, and verified by retraining."""
+    judges: Judges = "auto"
+    """Who judges the labels: ``head`` refits heads on the index's features, ``encoder`` trains taggers without each
+    fold; ``auto`` takes ``encoder`` unless that needs a GPU and there is none."""
+    num_folds: int = 5
+    """Folds of the cross-validation over documents."""
+    encoder: str | None = None
+    """The untrained encoder of the judges, as for ``train``; by default the tagger's own."""
+    seed: int = 0
+    """Seed of the folds and of new encoders."""
+
+    def __post_init__(self) -> None:
+        if self.score not in SCORES:
+            raise OptionError(f"score {self.score!r}: expected one of {', '.join(SCORES)}")
+        if self.judges not in get_args(Judges):
+            raise OptionError(f"judges {self.judges!r}: expected one of {', '.join(get_args(Judges))}")
+        if self.judges == "head" and self.encoder is not None:
+            raise OptionError("an encoder is only used by taggers that are trained again; choose the judges encoder")
+        for name, least in (("most", 1), ("num_patterns", 1), ("num_effects", 0), ("num_folds", 2)):
+            if getattr(self, name) < least:
+                raise OptionError(f"{name.removeprefix('num_')} {getattr(self, name)}: must be at least {least}")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
