@@ -9,7 +9,7 @@ from tagtrace.influence.edits.what_if import WhatIf
 from tagtrace.influence.explain import Explainer
 from tagtrace.influence.explanation import Explanation, TrainingSegment
 from tagtrace.influence.query import Query, make_queries, make_query
-from tagtrace.influence.scoring.candidates import Candidates, SegmentKind, candidates, find_candidates
+from tagtrace.influence.scoring.candidates import Candidates, SegmentKind, find_candidates
 from tagtrace.influence.scoring.filters import Filter
 from tagtrace.influence.scoring.norms import gradient_norms, self_influence
 from tagtrace.influence.scoring.scorer import Score
@@ -32,7 +32,6 @@ __all__ = [
     "SegmentKind",
     "TrainingSegment",
     "WhatIf",
-    "candidates",
     "find_candidates",
     "gradient_norms",
     "make_edit",

@@ -1,7 +1,7 @@
 """Explain: questions about predictions, answered from one index.
 
-An ``Explainer`` finds the training segments that support and oppose a prediction (``explain``), says what happens to it
-when training labels are edited (``what_if``), and finds a small set of edits that changes it (``flip``).
+An ``Explainer`` finds the training segments that support and oppose a prediction (``explain``), estimates what happens
+to it when training labels are edited (``what_if``), and finds a small set of edits that changes it (``flip``).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch import Tensor
 from tagtrace._checks import OptionError, TrainingError
 from tagtrace._progress import Progress
 from tagtrace.index import Index
-from tagtrace.influence.curvature.choice import Curvature, exact_solver, index_solver, make_solver
+from tagtrace.influence.curvature.choice import Curvature, exact_solver, index_solver, make_solver, resolve_curvature
 from tagtrace.influence.curvature.operators import check_damping
 from tagtrace.influence.curvature.solvers import Cholesky, Solver
 from tagtrace.influence.edits.edit import Edit
@@ -26,6 +27,7 @@ from tagtrace.influence.edits.refine import Refiner
 from tagtrace.influence.edits.retrain import Retrainer, settled
 from tagtrace.influence.edits.what_if import WhatIf, check_edits
 from tagtrace.influence.explanation import Explanation, Rung, TrainingSegment
+from tagtrace.influence.options import check_at_least, check_choice
 from tagtrace.influence.query import Query
 from tagtrace.influence.scoring.candidates import Candidates, SegmentKind, find_candidates
 from tagtrace.influence.scoring.filters import Filter
@@ -35,9 +37,12 @@ from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows
 
+EditRung = Literal["refine", "verify"]
+"""The rungs on which the effect of edits is computed."""
+
 
 class Explainer:
-    """Answers queries against one index; what can be prepared is prepared once."""
+    """Answers questions from one index. Each part is computed when it is first needed, and kept."""
 
     def __init__(
         self,
@@ -47,39 +52,18 @@ class Explainer:
         num_passes: int = 2,
         progress: Progress | None = None,
     ) -> None:
-        """``num_passes`` over the training data are spent on each segment that is refined (``refine``). ``progress``
-        counts the sentences that have gone into a dense Hessian, the longest of the preparations.
+        """``num_passes`` is the number of passes over the training data for each group of edits that is refined.
+
+        ``progress`` is called with the number of sentences that have gone into a dense Hessian, which takes longest.
         """
         check_damping(damping)
-        if num_passes < 0:
-            raise OptionError(f"num_passes {num_passes}: must be at least 0")
+        check_at_least(0, num_passes=num_passes)
         self.index, self.damping, self.num_passes, self.progress = index, damping, num_passes, progress
         self.curvature: Curvature = curvature
         self.head = index.head
         self._scorers: dict[tuple[SegmentKind, int], Scorer] = {}
 
-    @cached_property
-    def rows(self) -> Rows:
-        return self.index.rows(torch.float32)
-
-    @cached_property
-    def solver(self) -> Solver:
-        """Of the curvature asked for; the inverse of a dense Hessian is kept in the index's folder."""
-        return index_solver(self.index, self.curvature, self.damping, rows=lambda: self.rows, progress=self.progress)
-
-    @cached_property
-    def exact(self) -> Cholesky:
-        """The inverted Hessian that refine and verify need."""
-        if self.damping == 0 and isinstance(self.solver, Cholesky):
-            return self.solver
-        return exact_solver(self.index, rows=lambda: self.rows, progress=self.progress)
-
-    def prepare(self, score: Score = "influence", rung: Rung = "screen") -> None:
-        """Do now what queries with this score and rung would wait for: work out and invert the curvature."""
-        if score in ("influence", "relative"):
-            _ = self.solver
-        if rung != "screen":
-            _ = self.exact
+    # Questions
 
     def explain(
         self,
@@ -98,8 +82,8 @@ class Explainer:
         each of the strongest, ``verify`` also retrains without each of them. ``where`` filters training segments;
         ``max_length`` is for the kind ``segment``.
         """
-        if top < 1:
-            raise OptionError(f"top {top}: must be at least 1")
+        check_choice("rung", rung, Rung)
+        check_at_least(1, top=top)
         scorer = self._scorer(kind, max_length)
         which = torch.arange(len(scorer.candidates))
         if where is not None:
@@ -116,46 +100,22 @@ class Explainer:
             sides = [[self._verify_if(query, one, rung == "verify", notes) for one in side] for side in sides]
         return Explanation(self.index, query, score, sides[0], sides[1], num_candidates, tuple(notes))
 
-    def _segment(self, candidates: Candidates, number: int, score: float) -> TrainingSegment:
-        (sentence_number, start, stop), *rest = candidates.parts(number)
-        name = candidates.documents[number] if candidates.documents else None
-        return TrainingSegment(sentence_number, start, stop, score, self.index, name, tuple(rest))
-
     def refine(self, query: Query, segment: TrainingSegment) -> TrainingSegment:
-        """The segment with an estimate of its effect on the query; as it is where it is too long to refine."""
+        """The segment with an estimate of its effect on the query; unchanged if it is too long to refine."""
         return self._refine_all(query, [segment])[0]
-
-    def _refine_all(self, query: Query, segments: Sequence[TrainingSegment]) -> list[TrainingSegment]:
-        """As ``refine``, for many segments at once."""
-        if not segments:
-            return []
-        groups = [one.edits() for one in segments]
-        fits = [self.refiner.can_refine(group) for group in groups]
-        short = [group for group, fit in zip(groups, fits, strict=True) if fit]
-        effects = iter(self.refiner.effects(short, query))
-        return [replace(one, refined=next(effects)) if fit else one for one, fit in zip(segments, fits, strict=True)]
 
     def verify(self, query: Query, segment: TrainingSegment) -> TrainingSegment:
         """The segment with its effect on the query after exact retraining."""
         moved = self.optimum.at(self.retrainer.retrain(segment.edits()).theta)
         return replace(segment, verified=effect(query, self.optimum, moved))
 
-    def _verify_if(self, query: Query, segment: TrainingSegment, asked: bool, notes: list[str]) -> TrainingSegment:
-        """The segment verified where that was asked for or it could not be refined; notes say where that failed."""
-        if not asked and segment.effect is not None:
-            return segment
-        try:
-            return self.verify(query, segment)
-        except TrainingError as error:
-            notes.append(f"{segment.place}: retraining did not converge: {error}")
-            return segment
-
-    def what_if(self, query: Query, edits: Sequence[Edit], rung: Rung = "refine") -> WhatIf:
+    def what_if(self, query: Query, edits: Sequence[Edit], rung: EditRung = "refine") -> WhatIf:
         """What happens to the query when all ``edits`` of training labels are made together.
 
-        The effect is estimated by ``refine``, or by one Newton step (``step``) where the edits touch too many sentences
+        The effect is estimated by ``refine``, or by one Newton step (``step``) if the edits touch too many sentences
         for that; with the rung ``verify`` the head is also retrained.
         """
+        check_choice("rung", rung, EditRung)
         head = self.optimum
         check_edits(edits, head, self.rows)
         found = WhatIf(self.index, query, tuple(edits))
@@ -181,45 +141,19 @@ class Explainer:
 
         The prediction is the most likely labelling of the query's segment given the labels around it. ``edit`` says
         whether labels are removed or changed into those they compete with, ``kind`` what is removed at once (ignored
-        when relabelling), ``to`` what the prediction should become (any other labels count without it).
+        when relabelling), ``to`` what the prediction should become (by default, any other labels).
         """
         flipper = Flipper(self.index, self.refiner, self.retrainer)
         return flipper.flip(query, edit, kind, most, to, max_retrainings, progress)
 
-    @cached_property
-    def refiner(self) -> Refiner:
-        return Refiner(self.optimum, self.rows, self.exact.inverse, self.objective, self.num_passes)
+    def prepare(self, score: Score = "influence", rung: Rung = "screen") -> None:
+        """Compute and invert now the curvature that questions with this score and rung need."""
+        if score in ("influence", "relative"):
+            _ = self.solver
+        if rung != "screen":
+            _ = self.exact
 
-    @cached_property
-    def retrainer(self) -> Retrainer:
-        return Retrainer(self.objective, self.rows, self.optimum.flat(), self.exact)
-
-    @cached_property
-    def optimum(self) -> Head:
-        """The index's head with its gradient brought down to rounding: what edits are compared with.
-
-        The gradient that a refit leaves is that of the mean loss; among very many sentences, one label's is less.
-        """
-        fit = self.index.manifest.fit
-        if not fit.refit:
-            raise OptionError(
-                f"{self.index.folder}: its head is not at its optimum (max |gradient| {fit.max_gradient:.1e}), where "
-                "nothing can be said about edits; build the index with a refitted head"
-            )
-        return self.head.at(settled(self.objective, self.head.flat(), self.exact))
-
-    @cached_property
-    def objective(self) -> Objective:
-        return Objective(self.head, self.rows, self.index.manifest.fit.l2)
-
-    @cached_property
-    def _kronecker(self) -> Solver:
-        """Curvature with cheap self-influences, to find those worth an exact one."""
-        return make_solver("kronecker", self.head, self.rows, self.index.manifest.fit.l2, self.damping)
-
-    @cached_property
-    def _passes(self) -> list[TokenPass]:
-        return [TokenPass(self.head, shard) for shard in self.index.shards]
+    # Steps of explain
 
     def _scorer(self, kind: SegmentKind, max_length: int) -> Scorer:
         key = (kind, max_length if kind == "segment" else 1)
@@ -227,6 +161,88 @@ class Explainer:
             found = find_candidates(self.index, kind, max_length)
             self._scorers[key] = Scorer(self.index, found, self._passes, lambda: self.solver, lambda: self._kronecker)
         return self._scorers[key]
+
+    def _segment(self, candidates: Candidates, number: int, score: float) -> TrainingSegment:
+        (sentence_number, start, stop), *rest = candidates.parts(number)
+        name = candidates.documents[number] if candidates.documents else None
+        return TrainingSegment(sentence_number, start, stop, score, self.index, name, tuple(rest))
+
+    def _refine_all(self, query: Query, segments: Sequence[TrainingSegment]) -> list[TrainingSegment]:
+        """As ``refine``, for many segments at once."""
+        if not segments:
+            return []
+        groups = [one.edits() for one in segments]
+        fits = [self.refiner.can_refine(group) for group in groups]
+        short = [group for group, fit in zip(groups, fits, strict=True) if fit]
+        effects = iter(self.refiner.effects(short, query))
+        return [replace(one, refined=next(effects)) if fit else one for one, fit in zip(segments, fits, strict=True)]
+
+    def _verify_if(self, query: Query, segment: TrainingSegment, asked: bool, notes: list[str]) -> TrainingSegment:
+        """The segment, verified if that was asked for or if it could not be refined; failures are added to notes."""
+        if not asked and segment.effect is not None:
+            return segment
+        try:
+            return self.verify(query, segment)
+        except TrainingError as error:
+            notes.append(f"{segment.place}: retraining did not converge: {error}")
+            return segment
+
+    # Parts, each computed when it is first needed
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Features and labels of all training sentences, in memory."""
+        return self.index.rows(torch.float32)
+
+    @cached_property
+    def objective(self) -> Objective:
+        """J on the training data."""
+        return Objective(self.head, self.rows, self.index.manifest.fit.l2)
+
+    @cached_property
+    def solver(self) -> Solver:
+        """Solves with the chosen curvature, for first-order scores."""
+        if self.damping == 0 and resolve_curvature(self.curvature, self.head) == "dense":
+            return self.exact
+        return index_solver(self.index, self.curvature, self.damping, rows=lambda: self.rows, progress=self.progress)
+
+    @cached_property
+    def exact(self) -> Cholesky:
+        """The inverted Hessian that refine and verify need, stored in the index's folder."""
+        return exact_solver(self.index, rows=lambda: self.rows, progress=self.progress)
+
+    @cached_property
+    def optimum(self) -> Head:
+        """The index's head with its gradient brought down to rounding: the head that edits are compared with.
+
+        A refit leaves a small gradient of the mean loss; among very many sentences, that of one label is smaller still.
+        """
+        fit = self.index.manifest.fit
+        if not fit.refit:
+            raise OptionError(
+                f"{self.index.folder}: its head is not at its optimum (max |gradient| {fit.max_gradient:.1e}), so the "
+                "effect of edits cannot be computed; build the index with a refitted head"
+            )
+        return self.head.at(settled(self.objective, self.head.flat(), self.exact))
+
+    @cached_property
+    def refiner(self) -> Refiner:
+        """Estimates the effect of edits."""
+        return Refiner(self.optimum, self.rows, self.exact.inverse, self.objective, self.num_passes)
+
+    @cached_property
+    def retrainer(self) -> Retrainer:
+        """Retrains the head with edits made."""
+        return Retrainer(self.objective, self.rows, self.optimum.flat(), self.exact)
+
+    @cached_property
+    def _kronecker(self) -> Solver:
+        """A curvature with cheap self-influences, to find the segments worth an exact one."""
+        return make_solver("kronecker", self.head, self.rows, self.index.manifest.fit.l2, self.damping)
+
+    @cached_property
+    def _passes(self) -> list[TokenPass]:
+        return [TokenPass(self.head, shard) for shard in self.index.shards]
 
 
 def _strongest(values: Tensor, which: Tensor, top: int, sign: float) -> list[tuple[int, float]]:

@@ -1,4 +1,4 @@
-"""What an explanation holds: the training segments that support and oppose a prediction."""
+"""An explanation: the training segments that support and oppose a prediction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tagtrace.influence.query import Query
 from tagtrace.influence.scoring.scorer import Score
 
 Rung = Literal["screen", "refine", "verify"]
-"""How an effect is known: first order for all segments, a close estimate for a few, exact retraining."""
+"""How an effect is computed: to first order for all segments, by a close estimate for a few, by exact retraining."""
 
 _REMOVAL = {
     "supporters": "supporters: without these labels the explained labels would be less likely",
@@ -38,13 +38,13 @@ _MEANING: dict[Score, dict[str, str]] = {
     "neighbour-dot": _SIMILARITY,
     "neighbour-label": _AGREEMENT,
 }
-"""The titles of both sides for scores that say nothing about removing labels."""
+"""The titles of both sides for scores that do not predict the effect of removing labels."""
 MIN_PROBABILITY = 0.001
 """Labels less likely than this both before and after are left out of the JSON."""
 _LONG = 4
-"""Segments longer than this are shown by the types of their entities, and their effects as one probability."""
+"""Longer segments are shown as the types of their entities, and their effects as one probability."""
 _NUM_WORDS = 16
-"""Words shown of a whole sentence."""
+"""Maximum number of words shown of a whole sentence."""
 
 
 @dataclass(frozen=True)
@@ -57,31 +57,32 @@ class TrainingSegment:
     score: float
     index: Index = field(repr=False, compare=False)
     document: str | None = None
-    """The name of the document, where a whole document is scored; the fields above are then its first sentence."""
+    """The name of the document, if a whole document is scored; the fields above are then its first sentence."""
     rest: tuple[tuple[int, int, int], ...] = ()
     """The other sentences of the document: (sentence_number, start, stop)."""
     refined: Effect | None = field(default=None, repr=False)
-    """The effect of removing the segment's labels on the query, estimated."""
+    """The estimated effect on the query of removing the segment's labels."""
     verified: Effect | None = field(default=None, repr=False)
-    """The same by exact retraining."""
+    """The same effect by exact retraining."""
 
     @property
     def effect(self) -> Effect | None:
-        """The effect on the highest rung reached."""
+        """The effect on the highest rung that was computed."""
         return self.verified or self.refined
 
     @property
     def rung(self) -> Rung:
+        """The highest rung that was computed."""
         return "verify" if self.verified else "refine" if self.refined else "screen"
 
     @property
     def change(self) -> float | None:
-        """The change of the query's loss without the segment's labels; None on the first rung."""
+        """The change of the query's loss without the segment's labels; None on the rung ``screen``."""
         return None if self.effect is None else self.effect.change
 
     @property
     def sentence(self) -> Sentence:
-        """The training sentence that holds the segment."""
+        """The training sentence of the segment."""
         return self.index.sentence(self.sentence_number)
 
     @property
@@ -95,7 +96,7 @@ class TrainingSegment:
 
     @property
     def labels(self) -> str:
-        """The labels of the segment; of a long one, the types of its entities."""
+        """The labels of the segment, or the types of the entities in a long one."""
         parts = [(self.sentence_number, self.start, self.stop), *self.rest]
         if len(parts) == 1 and self.stop - self.start <= _LONG:
             return " ".join(self.sentence.labels[self.start : self.stop])
@@ -105,7 +106,7 @@ class TrainingSegment:
 
     @property
     def place(self) -> str:
-        """Where the segment is: the id of its sentence with start:stop, or the document."""
+        """The id of the sentence with start:stop, or the document with its number of sentences."""
         sentence = self.sentence
         if self.document is None:
             return f"{sentence.id} {self.start}:{self.stop}"
@@ -113,11 +114,11 @@ class TrainingSegment:
         return f"{self.document or sentence.id} ({num_sentences} sentence{'s' * (num_sentences > 1)})"
 
     def edits(self) -> list[Edit]:
-        """The edits that remove the segment's labels: one a sentence."""
+        """The edits that remove the segment's labels: one for each sentence."""
         return [Edit(self.sentence_number, self.start, self.stop), *(Edit(*part) for part in self.rest)]
 
     def to_json(self) -> dict[str, Any]:
-        """The segment as data; of a document, its sentences instead of tokens and labels."""
+        """The segment as data; a document has its sentences instead of tokens and labels."""
         sentence = self.sentence
         found: dict[str, Any] = {
             "score": self.score,
@@ -147,7 +148,7 @@ class TrainingSegment:
 
 @dataclass(frozen=True)
 class Explanation(Described):
-    """The strongest supporters (best first) and opposers (worst first) of a query."""
+    """The supporters and opposers of a query, strongest first."""
 
     index: Index = field(repr=False, compare=False)
     query: Query = field(repr=False)
@@ -155,13 +156,13 @@ class Explanation(Described):
     supporters: list[TrainingSegment]
     opposers: list[TrainingSegment]
     num_candidates: int = 0
-    """Training segments that were scored."""
+    """Number of training segments that were scored."""
     notes: tuple[str, ...] = ()
     """What could not be computed, and why."""
 
     @property
     def explained(self) -> tuple[str, ...]:
-        """The labels that are explained, one a token of the query."""
+        """The labels that are explained, one for each token of the query."""
         return self.index.labels.decode(self.query.explained)
 
     def sides(self) -> dict[str, list[TrainingSegment]]:
@@ -172,7 +173,7 @@ class Explanation(Described):
         found: list[str | Table] = ["", *self.query.describe()]
         found.append(f"explained: {' '.join(self.explained)}, by {self.score}")
         if self.num_candidates == 0:
-            found.append("no training segment passes the filters; choose another kind or filter less")
+            found.append("no training segment passes the filters; choose another kind or fewer filters")
         for name, side in self.sides().items():
             if side:
                 found.append(self._table(_MEANING.get(self.score, _REMOVAL)[name], side))
@@ -195,7 +196,7 @@ class Explanation(Described):
         return Table(title, columns, rows, ("score",))
 
     def _effect_cell(self, one: TrainingSegment) -> str:
-        """The change of loss as predicted and, where it was, as retrained; then the probabilities."""
+        """The change of loss as predicted and, if verified, as retrained; then the probabilities."""
         named = (("predicted", one.refined), ("retrained", one.verified))
         lines = [f"{effect.change:+.4f} {name}" for name, effect in named if effect is not None]
         if one.effect is not None:
@@ -208,7 +209,7 @@ class Explanation(Described):
         return {**self.query.to_json(), "explained": list(self.explained), **sides}
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One flat record a training segment, for ``pandas.DataFrame``."""
+        """One flat record for each training segment, for ``pandas.DataFrame``."""
         return [
             {
                 "side": name.removesuffix("s"),
@@ -229,7 +230,7 @@ class Explanation(Described):
 
 
 def probability_lines(effect: Effect, explained: tuple[str, ...], labels: LabelSet) -> list[str]:
-    """The probability of each explained label before and after; of a long segment, of all labels together."""
+    """The probability of each explained label before and after; for a long segment, of all of them together."""
     if not explained or len(explained) > _LONG:
         return [f"p {exp(-effect.before):.3f} -> {exp(-effect.after):.3f}"]
     tables = (effect.probabilities_before, effect.probabilities_after)

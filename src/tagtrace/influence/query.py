@@ -1,4 +1,4 @@
-"""A query: the prediction to be explained, and the gradient of its conditional loss."""
+"""A query: the prediction to explain, and the gradient of its conditional loss."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from tagtrace._checks import DataError, OptionError
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
+from tagtrace.influence.options import check_at_least
 from tagtrace.influence.scoring.factors import Factors
 from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
@@ -22,9 +23,9 @@ from tagtrace.tagger.tagger import Tagger
 
 @dataclass(frozen=True)
 class Query:
-    """Tokens ``start:stop`` of one sentence with features (T, D) and labels (T,): gold, predicted or named by the user.
+    """Tokens ``start:stop`` of a sentence with features (T, D) and labels (T,): gold, predicted or chosen by the user.
 
-    The labels outside the segment are what the conditional loss takes as given.
+    The labels outside the segment are the condition of the conditional loss.
     """
 
     features: Tensor
@@ -34,18 +35,22 @@ class Query:
     sentence: Sentence | None = None
     """The text, for display."""
     predicted: tuple[str, ...] = ()
-    """What the tagger predicts for the whole sentence, for display."""
+    """The predicted labels of the whole sentence, for display."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.start < self.stop <= len(self.labels) or len(self.features) != len(self.labels):
+        if len(self.features) != len(self.labels):
             raise OptionError(
-                f"segment {self.start}:{self.stop} does not lie in a sentence of {len(self.labels)} tokens; "
+                f"a query needs features and labels of the same tokens; got {len(self.features)} and {len(self.labels)}"
+            )
+        if not 0 <= self.start < self.stop <= len(self.labels):
+            raise OptionError(
+                f"{self.start}:{self.stop} is not a segment of a sentence of {len(self.labels)} tokens; "
                 "segments are start:stop as in a Python slice"
             )
 
     @property
     def segment(self) -> Tensor:
-        """(1, 3), for ``crf``."""
+        """The segment as a tensor (1, 3), for ``crf``."""
         return torch.tensor([[0, self.start, self.stop]])
 
     @property
@@ -72,7 +77,7 @@ class Query:
         return crf.node_marginals(crf.segment_scores(scores, self.labels.unsqueeze(0), self.segment))[0]
 
     def gradient(self, head: Head) -> Tensor:
-        """dCL/dtheta, (P,), in float64; exact in direction also where p(labels) rounds to 1 (``factors``)."""
+        """dCL/dtheta, (P,), in float64; its direction is exact even if p(labels) rounds to 1 (``factors``)."""
         features, labels = self.features.to(head.weight.device).double(), self.labels.to(head.weight.device).long()
         rows = Rows(features, labels, torch.tensor([len(labels)]))
         return Factors.of(head, rows, self.segment).dense()[0]
@@ -87,16 +92,15 @@ class Query:
         return [self.sentence.in_context(self.start, self.stop), line + gold]
 
     def to_json(self) -> dict[str, object]:
-        """The segment as data: where it is, its tokens, and its predicted and gold labels."""
-        assert self.sentence is not None, "a query made by make_query has its sentence"
-        inside = slice(self.start, self.stop)
+        """The segment as data: its place, its tokens, and its predicted and gold labels."""
+        sentence, inside = self.sentence, slice(self.start, self.stop)
         return {
-            "sentence": self.sentence.id,
+            "sentence": sentence.id if sentence else None,
             "start": self.start,
             "stop": self.stop,
-            "tokens": list(self.sentence.tokens[inside]),
+            "tokens": list(sentence.tokens[inside]) if sentence else None,
             "predicted": list(self.predicted[inside]),
-            "gold": list(self.sentence.labels[inside]) if self.sentence.is_labelled else None,
+            "gold": list(sentence.labels[inside]) if sentence and sentence.is_labelled else None,
         }
 
 
@@ -112,10 +116,10 @@ def make_query(
 ) -> Query:
     """The query for tokens ``start:stop`` of a sentence.
 
-    ``target`` says which labels of the segment are explained: ``predicted`` ones, the ``gold`` ones, or those named
-    here: a type (``ORG``), a label, or one label a token separated by commas. ``tagger`` should be the one that
-    ``Index.tagger`` gives, so that predictions are those of the index's head. ``features`` (T, D) saves encoding a
-    sentence whose features are known.
+    ``target`` says which labels of the segment are explained: the ``predicted`` ones, the ``gold`` ones, or those named
+    here: a type (``ORG``), a label, or one label for each token, separated by commas. ``tagger`` should come from
+    ``Index.tagger``, so that predictions are those of the index's head. If the features (T, D) of the sentence are
+    known, ``features`` saves encoding it.
     """
     if not 0 <= start < stop <= len(sentence):
         raise OptionError(
@@ -128,6 +132,9 @@ def make_query(
         tagger.labels.check([sentence])
     if features is None:
         features = tagger.features(sentence)
+    if features.shape != (len(sentence), tagger.head.dim):
+        shape, expected = tuple(features.shape), (len(sentence), tagger.head.dim)
+        raise OptionError(f"features have the shape {shape}; this sentence and tagger need {expected}")
     features = features.double().cpu()
     predicted = tagger.labels.decode(tagger.head.decode(features, torch.tensor([len(sentence)]))[0])
     ids = tagger.labels.encode(sentence.labels if target == "gold" else predicted)
@@ -151,13 +158,13 @@ def make_queries(
     target: str = "predicted",
     most: int | None = None,
 ) -> list[Query]:
-    """The query for a ``segment`` of the sentence with an id, or queries for mispredictions.
+    """The query for a ``segment`` of the ``sentence`` with an id, or queries for mispredictions.
 
-    Without a segment, the mispredictions of that sentence or, without a sentence, of the whole corpus, the first
-    ``most`` of them. ``target`` is as for ``make_query``.
+    Without a segment, the mispredictions of that sentence or, without a sentence, of the whole corpus; at most ``most``
+    of them. ``target`` is as for ``make_query``.
     """
-    if most is not None and most < 1:
-        raise OptionError(f"most {most}: must be at least 1")
+    if most is not None:
+        check_at_least(1, most=most)
     tagger.encoder.check_corpus(corpus)
     joined = tagger.joined(corpus.sentences)
     if sentence is not None:
@@ -182,5 +189,5 @@ def _with_id(sentences: Sequence[Sentence], id_: str, corpus: Corpus) -> Sentenc
     if not found:
         ids = [repr(one.id) for one in sentences]
         some = ", ".join(ids) if len(ids) < 4 else f"{ids[0]}, {ids[1]} ... {ids[-1]}"
-        raise DataError(f"{corpus.path}: no sentence has the id {id_!r}; ids there are {some}")
+        raise DataError(f"{corpus.path}: no sentence has the id {id_!r}; its ids are {some}")
     return found[0]

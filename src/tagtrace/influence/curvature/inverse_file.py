@@ -1,10 +1,10 @@
-"""The inverted Hessian of an index, kept in its folder so that it is worked out once.
+"""The inverted Hessian of an index, stored in its folder so that it is computed once.
 
-curvature/          for no damping; curvature-damped/ for the last other damping asked for
+curvature/          without damping; curvature-damped/ for the last damping other than 0
   inverse.safetensors   inverse (P, P), probes and products (R, P), all float64
   curvature.json        what it belongs to (head and its options, labels, features, l2, damping) and the file's checksum
 
-It may be deleted at any time. One that is damaged, or belongs to another head or other features, is never used.
+It may be deleted at any time. A damaged inverse, or one of another head or of different features, is never used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def load_inverse(index: Index, damping: float) -> Cholesky | None:
-    """The stored (H + damping I)^-1, memory-mapped, or None with a line in the log where it cannot be used."""
+    """The stored (H + damping I)^-1, memory-mapped; None, with a warning in the log, if it cannot be used."""
     check_damping(damping)
     run = _run_folder(index, damping)
     if not run.has_begun:
@@ -49,7 +49,7 @@ def load_inverse(index: Index, damping: float) -> Cholesky | None:
 
 
 def save_inverse(index: Index, damping: float, solver: Cholesky) -> None:
-    """Keep a solver for next time; where the folder cannot be written to, say so in the log and go on."""
+    """Store a solver for next time; a folder that cannot be written to is only a warning in the log."""
     run = _run_folder(index, damping)
     tensors = {"inverse": solver.inverse, "probes": solver.probes.vectors, "products": solver.probes.products}
     try:
@@ -57,9 +57,9 @@ def save_inverse(index: Index, damping: float, solver: Cholesky) -> None:
         run.add({INVERSE: tensors})
     except (OSError, SafetensorError, TagtraceError) as error:
         reason = " ".join(str(error).split())
-        _log.warning("the curvature is not kept for next time (%s)", reason)
+        _log.warning("the curvature could not be stored for next time (%s)", reason)
         with suppress(OSError):
-            run.folder.rmdir()  # where it is empty
+            run.folder.rmdir()  # if it is empty
 
 
 def _run_folder(index: Index, damping: float) -> RunFolder:
@@ -68,7 +68,7 @@ def _run_folder(index: Index, damping: float) -> RunFolder:
 
 
 def _owner(index: Index, damping: float) -> dict[str, Any]:
-    """All that the Hessian depends on."""
+    """Everything that the Hessian depends on."""
     manifest = index.manifest
     return {
         "format": FORMAT,
@@ -82,7 +82,7 @@ def _owner(index: Index, damping: float) -> dict[str, Any]:
 
 
 def _check_shapes(size: int, inverse: torch.Tensor, *probes: torch.Tensor) -> None:
-    """Raise ValueError where the tensors are not those of P parameters."""
+    """Raise ValueError unless the tensors have P = ``size`` parameters."""
     shapes = [tuple(inverse.shape), *(tuple(part.shape[1:]) for part in probes)]
     if shapes != [(size, size), (size,), (size,)] or inverse.dtype != torch.float64:
         raise ValueError(f"expected {size} parameters in float64")

@@ -1,10 +1,10 @@
 """Edits that could turn a prediction into its rival, and their first-order effect.
 
-The joint loss is log Z - score(y) and log Z does not depend on the labels, so putting y' in place of y changes the
+The joint loss is log Z - score(y) and log Z does not depend on the labels, so replacing y by y' changes the
 gradient of J by (phi(y) - phi(y'))/N and to first order moves its minimum by H^-1 (phi(y') - phi(y))/N. With
 V = H^-1 grad m, a function m of theta changes by
 
-    V . (phi(y') - phi(y)) / N:   V's score of the new labels less that of the old, no partition needed.
+    V . (phi(y') - phi(y)) / N:   V's score of the new labels minus that of the old, without log Z.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from tagtrace.data.labels import LabelSet
 from tagtrace.influence.edits.edit import Edit
 from tagtrace.influence.edits.margin import Gap
-from tagtrace.influence.scoring.candidates import SegmentKind, candidates
+from tagtrace.influence.scoring.candidates import SegmentKind, find_segments
 from tagtrace.influence.scoring.factors import sentence_parts
 from tagtrace.influence.scoring.screen import Screen
 from tagtrace.tagger import crf
@@ -28,7 +28,7 @@ from tagtrace.tagger.rows import Rows, pad_rows
 
 @dataclass(frozen=True)
 class Pool:
-    """Edits that may be made: segments (S, 3) and their new labels (S, longest), or None to take labels away."""
+    """Edits to choose from: segments (S, 3) and their new labels (S, longest), or None to remove labels."""
 
     segments: Tensor
     labels: Tensor | None = None
@@ -42,28 +42,28 @@ class Pool:
         return Pool(self.segments[index], None if self.labels is None else self.labels[index])
 
     def effects(self, head: Head, rows: Rows, direction: Tensor) -> Tensor:
-        """By how much each edit changes a function of theta, to first order; direction V (P,) -> (S,)."""
+        """The first-order change of a function of theta by each edit; direction V (P,) -> (S,)."""
         if self.labels is None:
             return Screen(head, rows, self.segments).influence(direction.unsqueeze(0))[0]
         return relabel_effects(head, rows, self.segments, self.labels, direction)
 
 
 def removals(rows: Rows, labels: LabelSet, kind: SegmentKind) -> Pool:
-    """Take away the labels of any segment of a kind."""
-    return Pool(candidates(rows, labels, kind))
+    """Remove the labels of any segment of a kind."""
+    return Pool(find_segments(rows, labels, kind))
 
 
 def relabellings(rows: Rows, labels: LabelSet, gap: Gap) -> Pool:
-    """Labels like the predicted ones become like the rival's, wherever the two differ; the scheme is kept.
+    """Training labels equal to the predicted ones become the rival's, wherever the two differ, within the scheme.
 
-    A segment of type X where the rival has type Y, or nothing, becomes one of type Y, or nothing. Where the prediction
-    has no segment, or one of the rival's own type, single tokens with the predicted label are given the rival's.
+    If the prediction has type X where the rival has type Y, or O, segments of type X become Y, or O. If the prediction
+    has O, or differs from the rival only in B- and I-, single tokens with the predicted label get the rival's.
     """
     types, outside = labels.type_of, () if labels.scheme == "plain" else ("O",)
     pairs = [(p, r) for p, r in zip(gap.keep, gap.rival, strict=True) if p != r]
     changes = {(types[p], types[r]) for p, r in pairs if types[p] not in (*outside, types[r])}
     single = {(p, r) for p, r in pairs if types[p] in (*outside, types[r])}
-    entities = candidates(rows, labels, "entity")
+    entities = find_segments(rows, labels, "entity")
     parts = [_tokens(rows, labels, p, r) for p, r in sorted(single)]
     parts += [_entities(rows, labels, entities, x, y) for x, y in sorted(changes)]
     longest = max(part[1].shape[1] for part in parts)
@@ -73,7 +73,7 @@ def relabellings(rows: Rows, labels: LabelSet, gap: Gap) -> Pool:
 
 def _entities(rows: Rows, labels: LabelSet, entities: Tensor, old: str, new: str) -> tuple[Tensor, Tensor]:
     """Segments (S, 3) of type ``old`` and labels (S, longest) that make them ``new``."""
-    first = (rows.lengths.cumsum(0) - rows.lengths)[entities[:, 0]] + entities[:, 1]  # (S,): its row
+    first = (rows.lengths.cumsum(0) - rows.lengths)[entities[:, 0]] + entities[:, 1]  # (S,): the row of the first token
     is_old = torch.tensor([type_ == old for type_ in labels.type_of])
     segments = entities[is_old[rows.labels[first]]]
     longest = max([1, *(segments[:, 2] - segments[:, 1]).tolist()])
@@ -81,8 +81,8 @@ def _entities(rows: Rows, labels: LabelSet, entities: Tensor, old: str, new: str
 
 
 def _tokens(rows: Rows, labels: LabelSet, predicted: int, rival: int) -> tuple[Tensor, Tensor]:
-    """Tokens labelled ``predicted`` as segments (S, 3), and ``rival`` for each, (S, 1), as the label before allows."""
-    tokens, types = candidates(rows, labels, "token"), labels.type_of  # (N, 3), one for each row
+    """Tokens labelled ``predicted`` as segments (S, 3), and ``rival`` for each, (S, 1), as the scheme allows."""
+    tokens, types = find_segments(rows, labels, "token"), labels.type_of  # (N, 3), one for each row
     chosen = rows.labels == predicted  # (N,)
     new = torch.full(chosen.shape, rival)
     if labels.scheme == "iob2" and labels.labels[rival].startswith("I-"):

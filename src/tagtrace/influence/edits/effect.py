@@ -1,4 +1,4 @@
-"""What editing training labels does to a query: its loss and its label probabilities, before and after."""
+"""The effect of edits on a query: its loss and its label probabilities, before and after."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tagtrace.influence.query import Query
 from tagtrace.tagger.head import Head
 
 MIN_SHOWN = 0.005
-"""Labels less likely than this before and after are not shown."""
+"""Labels less likely than this both before and after are not shown."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,18 @@ class Effect:
 
     @property
     def change(self) -> float:
-        """Positive for a supporter that is taken away: without it the query's loss is higher."""
+        """The change of the loss; positive if a supporter is removed."""
         return self.after - self.before
 
     @property
     def flips(self) -> bool:
-        """Whether a token of the segment has another likeliest label afterwards."""
+        """Whether the likeliest label of a token of the segment changes."""
         return not torch.equal(self.probabilities_before.argmax(1), self.probabilities_after.argmax(1))
 
 
 @torch.no_grad()
 def effect(query: Query, head: Head, moved: Head) -> Effect:
-    """What moving from ``head`` to ``moved`` does to ``query``."""
+    """The effect on ``query`` of moving from ``head`` to ``moved``."""
     return Effect(
         float(query.loss(head)),
         float(query.loss(moved)),

@@ -11,14 +11,21 @@ from tagtrace._checks import OptionError
 from tagtrace._table import Described, Table
 from tagtrace.data.schemes import violations
 from tagtrace.index import Index
-from tagtrace.influence.edits.edit import Edit, EditedSentences, Group, edit_table, edit_to_json
+from tagtrace.influence.edits.edit import (
+    Edit,
+    EditedSentences,
+    Group,
+    check_sentence_number,
+    edit_table,
+    edit_to_json,
+)
 from tagtrace.influence.edits.effect import Effect, effect_to_json, probability_table
 from tagtrace.influence.query import Query
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import Rows
 
 Estimate = Literal["refine", "step", "verify"]
-"""How an effect is known: close estimate, one Newton step (for edits of very many sentences), exact retraining."""
+"""How an effect was computed: a close estimate, one Newton step (for edits of very many sentences), or retraining."""
 COLUMNS: dict[Estimate, str] = {
     "refine": "predicted after",
     "step": "after one Newton step",
@@ -28,33 +35,33 @@ COLUMNS: dict[Estimate, str] = {
 
 @dataclass(frozen=True)
 class WhatIf(Described):
-    """Edits made together, and what they do to a query."""
+    """Edits made together, and their effect on a query."""
 
     index: Index = field(repr=False, compare=False)
     query: Query = field(repr=False)
     edits: tuple[Edit, ...]
     effects: dict[Estimate, Effect] = field(default_factory=dict[Estimate, Effect])
-    """By how they are known: ``refine`` or ``step``, and ``verify`` where it was asked for."""
+    """By how they were computed: ``refine`` or ``step``, and ``verify`` if it was asked for."""
 
     @property
     def best(self) -> Effect:
-        """The effect that is known best."""
+        """The most exact of the effects."""
         return self.effects[self.rung]
 
     @property
     def rung(self) -> Estimate:
-        """How ``best`` is known."""
+        """How ``best`` was computed."""
         return next(name for name in ("verify", "refine", "step") if name in self.effects)
 
     @property
     def explained(self) -> tuple[str, ...]:
-        """The labels whose loss is followed, one a token of the query."""
+        """The labels whose loss is computed, one for each token of the query."""
         return self.index.labels.decode(self.query.explained)
 
     def describe(self) -> list[str | Table]:
         found: list[str | Table] = ["", *self.query.describe()]
         if "step" in self.effects:
-            found.append("the edits touch too many sentences for a close estimate: one Newton step is shown instead")
+            found.append("the edits change too many sentences for a close estimate; one Newton step is shown instead")
         found += [f"note: {note}" for note in self.problems()]
         found.append(edit_table(self.index, self.edits, "edits, made together"))
         named = {COLUMNS[name]: effect for name, effect in self.effects.items()}
@@ -64,7 +71,7 @@ class WhatIf(Described):
         return found
 
     def problems(self) -> list[str]:
-        """Where the edited labels break the scheme."""
+        """Places where the edited labels break the scheme."""
         found: list[str] = []
         for edit in self.edits:
             if edit.labels is None:
@@ -76,7 +83,7 @@ class WhatIf(Described):
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The answer as data."""
+        """The result as data."""
         return {
             **self.query.to_json(),
             "explained": " ".join(self.explained),
@@ -102,14 +109,12 @@ class WhatIf(Described):
 
 @torch.no_grad()
 def check_edits(edits: Group, head: Head, rows: Rows) -> None:
-    """Raise where edits overlap, name labels or sentences that do not exist, or break the head's constraints."""
+    """Raise OptionError if edits overlap, have unknown labels or sentences, or break the head's constraints."""
     taken: set[tuple[int, int]] = set()
     for edit in edits:
-        if not 0 <= edit.sentence_number < len(rows.lengths):
-            last = len(rows.lengths) - 1
-            raise OptionError(f"edit of sentence {edit.sentence_number}: there are sentences 0 to {last}")
+        check_sentence_number(edit.sentence_number, len(rows.lengths))
         if any(not 0 <= label < head.num_labels for label in edit.labels or ()):
-            raise OptionError(f"edit with labels {edit.labels}: there are labels 0 to {head.num_labels - 1}")
+            raise OptionError(f"edit with labels {edit.labels}: label numbers are 0 to {head.num_labels - 1}")
         tokens = {(edit.sentence_number, t) for t in range(edit.start, edit.stop)}
         if taken & tokens:
             token = min(taken & tokens)[1]
