@@ -1,4 +1,4 @@
-"""``tagtrace data``: look at data files."""
+"""``tagtrace data``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tagtrace.cli.options import read_options, reading_options
+from tagtrace.cli.options import Command, read_options, reading_options
 from tagtrace.cli.show import show
 from tagtrace.data import read_corpus, summarise
 from tagtrace.data.summary import check_same_types, summary_table
@@ -18,14 +18,14 @@ def data() -> None:
     """Look at data files."""
 
 
-@data.command()
+@data.command(cls=Command, short_help="Count what data files contain, and list broken labels.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @reading_options
 def check(files: tuple[str, ...], as_json: bool, **values: Any) -> None:
     """Count documents, sentences, tokens and segments, and list broken labels.
 
-    Reads CoNLL columns or JSON lines, plain or gzip. The label scheme is detected unless it is given.
+    With several files, give the training data first: types that it does not have are an error in the others.
     """
     options = read_options(values)
     summaries = [summarise(read_corpus(path, options)) for path in files]

@@ -9,6 +9,7 @@ import click
 
 from tagtrace._files import write_json
 from tagtrace.cli.options import (
+    Command,
     json_option,
     parse_slice,
     read_options,
@@ -26,50 +27,60 @@ from tagtrace.influence.explanation import Rung
 
 explain_options = together(
     click.argument("folder", metavar="INDEX", type=click.Path(path_type=Path)),
-    click.option("--data", "data_file", required=True, metavar="FILE", help="Data with the prediction to explain."),
-    click.option("--sentence", help="Id of the sentence. [default: all sentences]"),
+    click.option("--data", "data_file", required=True, metavar="FILE", help="Data with the sentence to explain."),
+    click.option("--sentence", metavar="ID", help="Id of the sentence. [default: all sentences]"),
     click.option("--segment", metavar="START:STOP",
-                 help="Tokens of the sentence, as a Python slice: 3:5 is tokens 3 and 4. [default: mispredictions]"),
+                 help="Tokens to explain, counted from 0: 3:5 means tokens 3 and 4. [default: every misprediction]"),
     tagger_option,
-    click.option("--target", default="predicted", show_default=True,
-                 help="Explain the predicted labels, the gold ones, or a label named here."),
+    click.option("--target", default="predicted", show_default=True, metavar="LABELS",
+                 help="Labels to explain: predicted, gold, or labels that are named here, such as ORG or B-ORG,O."),
     click.option("--score", type=click.Choice(get_args(Score)), default="influence", show_default=True,
-                 help="influence: weighted by curvature; relative: influence divided by the segment's own weight; "
-                 "cosine: of gradients; neighbour, neighbour-dot: cosine or dot product of features; "
-                 "neighbour-label: cosine, negative where the label differs."),
+                 metavar="SCORE",
+                 help="influence: estimated effect of removing the label. relative: influence divided by the square root "
+                 "of the label's influence on itself. cosine: cosine of the loss gradients. neighbour, neighbour-dot: "
+                 "cosine or dot product of the features, whatever the labels. neighbour-label: cosine of the features, "
+                 "negative where the labels differ."),
     click.option("--kind", type=click.Choice(get_args(SegmentKind)), default="token", show_default=True,
-                 help="Training segments to score: tokens, labelled entities, all segments of up to --max-length "
-                 "tokens, sentences or documents."),
+                 help="Training segments to score. entity: labelled entities. segment: all runs of up to --max-length "
+                 "tokens."),
     click.option("--max-length", type=int, default=3, show_default=True,
-                 help="Maximum length of training segments with --kind segment."),
+                 help="With --kind segment: maximum number of tokens."),
     click.option("--only", type=click.Choice(["same", "other"]),
-                 help="Only training segments with the explained label, or only those without."),
-    click.option("--label", metavar="TYPE", help="Only training segments with this label: LOC, B-LOC or O."),
+                 help="Show only training segments that have the explained label, or only those that do not."),
+    click.option("--label", metavar="LABEL",
+                 help="Show only training segments with this type or label, such as LOC, B-LOC or O."),
     click.option("--pair", metavar="GIVEN:LIKELY",
-                 help="Only training segments labelled GIVEN where the model finds LIKELY more probable: LOC:ORG."),
-    click.option("--document", metavar="ID", help="Only training segments of this document."),
+                 help="Show only training segments that are labelled GIVEN but that the tagger finds more likely to be "
+                 "LIKELY. LOC:ORG: LOC that could be ORG."),
+    click.option("--document", metavar="ID", help="Show only training segments of this document."),
     click.option("--curvature", type=click.Choice(get_args(Curvature)), default="auto", show_default=True,
-                 help="auto: the exact Hessian, dense for small heads, by conjugate gradients for large ones."),
+                 help="Curvature for the scores influence and relative. dense: exact Hessian, inverted once. cg: exact "
+                 "Hessian, solved by conjugate gradients. kronecker: fast approximation. identity: none. auto: dense "
+                 "for small heads, cg for large ones."),
     click.option("--damping", type=float, default=0.0, show_default=True,
-                 help="Added to the diagonal of the curvature."),
+                 help="Number that is added to the diagonal of the curvature."),
     click.option("--top", type=int, default=5, show_default=True,
                  help="Maximum number of supporters and of opposers."),
-    click.option("--most", type=int, default=5, show_default=True, help="Maximum number of mispredictions."),
+    click.option("--most", type=int, default=5, show_default=True,
+                 help="Without --segment: maximum number of mispredictions to explain."),
     json_option,
     unlabelled_option,
     reading_options,
 )  # fmt: skip
 
 
-@click.command()
+@click.command(cls=Command)
 @explain_options
-@click.option("--refine", is_flag=True, help="Also estimate what happens without each segment's labels.")
+@click.option(
+    "--refine", is_flag=True, help="Also estimate closely how the prediction changes without each segment shown."
+)
 @click.option("--passes", type=int, default=2, show_default=True,
-              help="Passes over the training data for each refined segment; 0 is fast.")  # fmt: skip
+              help="With --refine: passes over the training data for each segment. 0 is fastest.")  # fmt: skip
 def explain(folder: Path, refine: bool, **values: Any) -> None:
-    """Show the training segments that support and oppose a prediction.
+    """Show the training segments whose labels support or oppose a prediction.
 
-    A positive score is a supporter: without its label, the explained label would be less likely.
+    Supporters have a positive score: without their labels, the explained labels would be less likely. Opposers have a
+    negative one. INDEX is a folder that `tagtrace index` wrote.
     """
     answer(folder, "refine" if refine else "screen", values)
 
@@ -84,9 +95,9 @@ def answer(folder: Path, rung: Rung, values: dict[str, Any]) -> None:
         values["target"], values["most"],
     )  # fmt: skip
     if not queries:
-        note("no misprediction was found; name a --segment to explain a correct prediction")
+        note("no misprediction was found; name a --sentence and a --segment to explain a correct prediction")
     elif values["segment"] is None and len(queries) == values["most"]:
-        note(f"the first {len(queries)} mispredictions are explained (see --most)")
+        note(f"only the first {len(queries)} mispredictions are explained; --most sets how many")
     where = Filter(*(values[name] for name in ("only", "label", "pair", "document")))
     with counting("computing the curvature") as progress:
         passes = values.get("passes", 2)
@@ -101,6 +112,6 @@ def answer(folder: Path, rung: Rung, values: dict[str, Any]) -> None:
             )  # fmt: skip
             show(found)
             answers.append(found.to_json())
-    finally:  # after an error, what was finished
+    finally:  # after an error too: write the answers that are complete
         if values["json_file"] and (answers or not queries):
             write_json(values["json_file"], answers)

@@ -10,8 +10,8 @@ import click
 
 from tagtrace._checks import OptionError
 from tagtrace._files import check_outputs
-from tagtrace.cli.options import overwrite_option, read_options, reading_options
-from tagtrace.cli.show import note, show
+from tagtrace.cli.options import Command, overwrite_option, read_options, reading_options
+from tagtrace.cli.show import show
 from tagtrace.data import read_corpus
 from tagtrace.findings import choose_findings, read_changes, read_findings, replay
 from tagtrace.findings import fix as fix_corpus
@@ -20,28 +20,30 @@ from tagtrace.findings.fix import default_log
 CHOOSING = "--top, --pattern, --min-confidence, --only or --all"
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("data_file", metavar="DATA", type=click.Path(path_type=Path))
 @click.argument("findings_file", metavar="FINDINGS", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
-@click.option("--top", type=int, metavar="N", help="The first N findings.")
+@click.option("--top", type=int, metavar="N", help="Apply the first N findings.")
 @click.option("--pattern", "patterns", type=int, multiple=True, metavar="N",
-              help="Findings of this pattern. May be repeated.")  # fmt: skip
+              help="Apply the findings of this pattern. May be repeated.")  # fmt: skip
 @click.option("--min-confidence", type=float, metavar="P",
-              help="Findings whose proposed labels have probability P or more.")  # fmt: skip
-@click.option("--only", "ranks", multiple=True, metavar="RANK,...", help="Findings with these ranks. May be repeated.")
-@click.option("--all", "everything", is_flag=True, help="All findings.")
+              help="Apply findings whose proposed labels have at least this probability.")  # fmt: skip
+@click.option("--only", "ranks", multiple=True, metavar="RANK,...",
+              help="Apply the findings with these ranks. May be repeated.")  # fmt: skip
+@click.option("--all", "everything", is_flag=True, help="Apply all findings.")
 @click.option("--replay", "is_log", is_flag=True,
               help="FINDINGS is the log of an earlier fix: make the same changes again.")  # fmt: skip
 @click.option("--log", "log_file", type=click.Path(path_type=Path), metavar="FILE",
-              help="Log of every change. [default: OUT.changes.jsonl]")  # fmt: skip
+              help="File for the log of changes. [default: OUT.changes.jsonl]")  # fmt: skip
 @overwrite_option
 @reading_options
 def fix(data_file: Path, findings_file: Path, target: Path, **values: Any) -> None:
-    """Write DATA with the labels that chosen FINDINGS propose to OUT, in its own format, and log every change.
+    """Write a copy of DATA to OUT in which chosen FINDINGS are fixed, and log every change.
 
-    Findings must pass every option that is given: --pattern 1 --top 50 are those of the first 50 findings that belong
-    to pattern 1. Nothing else in the file changes, byte for byte.
+    FINDINGS is the findings.jsonl of an audit. Choose with one or several options; with several, a finding must meet
+    all of them: --pattern 1 --top 50 chooses those of the first 50 findings that belong to pattern 1. Only labels
+    change; everything else in the file stays the same, byte for byte.
     """
     options = read_options(values)
     log = values["log_file"] or default_log(target)
@@ -58,15 +60,11 @@ def fix(data_file: Path, findings_file: Path, target: Path, **values: Any) -> No
     if values["is_log"]:
         fixed = replay(corpus, read_changes(findings_file))
     else:
-        chosen = choose_findings(read_findings(findings_file), **conditions)
-        num_unlikely = sum(one.confidence <= 0.5 for one in chosen)
-        if num_unlikely:
-            note(f"note: {num_unlikely:,} of the proposals are not likelier than not; see --min-confidence")
-        fixed = fix_corpus(corpus, chosen)
+        fixed = fix_corpus(corpus, choose_findings(read_findings(findings_file), **conditions))
     num_labels = fixed.save(target, log, overwrite=values["overwrite"])
     show(fixed)
     show(f"wrote {target}: {num_labels:,} labels changed for {len(fixed.changes):,} findings")
-    show(f"wrote {log}: every change; --replay makes them again")
+    show(f"wrote {log}: the log of changes, which --replay repeats")
 
 
 def _ranks(texts: Sequence[str]) -> set[int]:

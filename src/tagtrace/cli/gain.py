@@ -8,40 +8,45 @@ from typing import Any
 import click
 
 from tagtrace._files import write_json
-from tagtrace.cli.options import device_option, json_option, read_options, reading_options, tagger_option
+from tagtrace.cli.options import Command, device_option, json_option, read_options, reading_options, tagger_option
 from tagtrace.cli.show import counting, refit_line, show, training_several
 from tagtrace.data import read_corpus
 from tagtrace.findings import gain as measure_gain
 from tagtrace.index import open_index_or_tagger
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("folder", metavar="INDEX_OR_TAGGER", type=click.Path(path_type=Path))
 @click.argument("before_file", metavar="BEFORE", type=click.Path(path_type=Path))
 @click.argument("after_file", metavar="AFTER", type=click.Path(path_type=Path))
 @click.option("--test", "test_file", required=True, metavar="FILE", type=click.Path(path_type=Path),
               help="Held-out data with correct labels.")  # fmt: skip
 @click.option("--retrain", type=click.Choice(["head", "everything"]), default="head", show_default=True,
-              help="Retrain only the head, exactly; or the encoder too, by the tagger's recipe.")  # fmt: skip
+              help="Retrain only the head, to its exact optimum, or everything: the encoder too, as the tagger was "
+              "trained.")  # fmt: skip
 @click.option("--seeds", type=int, default=1, show_default=True,
-              help="With --retrain everything: number of runs before and after, averaged.")  # fmt: skip
+              help="With --retrain everything: number of training runs on each side, which are averaged.")  # fmt: skip
 @click.option("--dev", "dev_file", metavar="FILE", type=click.Path(path_type=Path),
-              help="With --retrain everything: data that choose the epoch, as in training.")  # fmt: skip
-@click.option("--encoder", help="With --retrain everything: the untrained encoder, as for train. "
+              help="With --retrain everything: data that chooses the epoch, as in training.")  # fmt: skip
+@click.option("--encoder", help="With --retrain everything: untrained encoder to start from, as for train. "
               "[default: the tagger's]")  # fmt: skip
 @click.option("--work", type=click.Path(path_type=Path), metavar="FOLDER",
-              help="With --retrain everything: keep finished runs here, so that an interrupted command "
-              "resumes.")  # fmt: skip
-@click.option("--l2", type=float, help="With --retrain head: L2 strength. [default: as recorded, else 1]")
-@click.option("--samples", type=int, default=1000, show_default=True, help="Number of bootstrap resamples.")
+              help="With --retrain everything: folder for finished runs, so that an interrupted command can "
+              "resume.")  # fmt: skip
+@click.option("--l2", type=float,
+              help="With --retrain head: L2 strength. [default: that of the index or tagger]")  # fmt: skip
+@click.option(
+    "--samples", type=int, default=1000, show_default=True, help="Number of bootstrap samples for the interval."
+)
 @json_option
 @tagger_option
 @device_option
 @reading_options
 def gain(folder: Path, before_file: Path, after_file: Path, **values: Any) -> None:
-    """Retrain on BEFORE and on AFTER, the same data with other labels, and compare F1 on held-out data.
+    """Measure what a fix gains: retrain on BEFORE and on AFTER, and compare F1 on held-out data.
 
-    The interval of the difference is a paired bootstrap over documents (sentences where the data has no documents).
+    BEFORE and AFTER are the same training data with different labels. The interval of the difference comes from a
+    paired bootstrap over documents, or over sentences if the data has no documents.
     """
     options = read_options(values)
     source = open_index_or_tagger(folder)

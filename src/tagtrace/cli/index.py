@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tagtrace._files import check_replaceable
-from tagtrace.cli.options import device_option, overwrite_option, read_options, reading_options
+from tagtrace.cli.options import Command, device_option, overwrite_option, read_options, reading_options
 from tagtrace.cli.show import counting, note, refit_line, show
 from tagtrace.data import read_corpus
 from tagtrace.index import IndexOptions, build_index, estimate_size
@@ -17,27 +17,44 @@ from tagtrace.index.options import DTYPES, megabytes
 from tagtrace.tagger import load_tagger, pick_device
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("tagger_folder", metavar="TAGGER", type=click.Path(path_type=Path))
 @click.argument("train_file", metavar="TRAIN")
 @click.argument("folder", metavar="OUT", type=click.Path(path_type=Path))
 @click.option("--dtype", type=click.Choice(list(DTYPES)), default="float16", show_default=True,
               help="Number format in which features are stored.")  # fmt: skip
-@click.option("--l2", type=float, default=1.0, show_default=True, help="L2 strength, relative to the sum of losses.")
-@click.option("--tolerance", type=float, default=1e-6, show_default=True, help="Refit to this max |gradient|.")
+@click.option(
+    "--l2",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Strength of L2 regularisation, relative to the sum of losses.",
+)
+@click.option(
+    "--tolerance",
+    type=float,
+    default=1e-6,
+    show_default=True,
+    help="Refit until no entry of the gradient is larger than this.",
+)
 @click.option("--max-steps", type=int, default=100, show_default=True, help="Maximum number of Newton steps.")
-@click.option("--no-refit", is_flag=True, help="Keep TAGGER's head, although it is not optimal on these features.")
+@click.option("--no-refit", is_flag=True, help="Keep the head of TAGGER as it is. Influence is then approximate.")
 @click.option("--shard-tokens", type=int, default=65_536, show_default=True,
-              help="Tokens that are encoded at once and stored in one file.")  # fmt: skip
+              help="Number of tokens that are encoded at a time and stored in one file.")  # fmt: skip
 @overwrite_option
-@click.option("--restart", is_flag=True, help="Ignore what an interrupted run left in OUT.building.")
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Start again instead of resuming an interrupted run (its files are in OUT.building).",
+)
 @device_option
 @reading_options
 def index(tagger_folder: Path, train_file: str, folder: Path, **values: Any) -> None:
-    """Build the index OUT of the training data TRAIN, which the commands below use.
+    """Build the index of the training data TRAIN, the folder OUT. Most other commands need it.
 
-    It stores TAGGER's features of every training token. The head is refitted on them first, because influence is
-    exact theory only at that optimum. An interrupted run resumes when the same command is given again.
+    The index stores the features that TAGGER computes for every training token. Its head is first refitted to its
+    exact optimum on these features, because the theory of influence holds exactly only there. An interrupted run
+    resumes when the same command is run again.
     """
     reading = read_options(values)
     options = IndexOptions(

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _READING = (
     click.option("--format", "file_format", default="auto", show_default=True,
-                 type=click.Choice(["auto", "conll", "jsonl"]), help="Format of the data files."),
+                 type=click.Choice(["auto", "conll", "jsonl"]),
+                 help="Format: CoNLL columns or JSON lines, plain or gzip. auto: detected."),
     click.option("--scheme", default="auto", show_default=True,
-                 help="Label scheme: iob1, iob2, bioes, bilou, io or plain."),
-    click.option("--token-column", type=int, help="CoNLL: column of the token, from 0. [default: detected]"),
-    click.option("--label-column", type=int, help="CoNLL: column of the label. [default: the last]"),
-    click.option("--pos-column", type=int, help="CoNLL: column of the part of speech. [default: detected]"),
-    click.option("--tokens-key", default="tokens", show_default=True, help="JSON lines: key of the tokens."),
-    click.option("--labels-key", help="JSON lines: key of the labels. [default: ner_tags, labels, tags, ...]"),
-    click.option("--label-names", help="JSON lines: names of numbered labels, separated by commas."),
+                 help="Label scheme: iob1, iob2, bioes, bilou, io or plain. auto: detected."),
+    click.option("--token-column", type=int, metavar="N",
+                 help="CoNLL: column of the token; the first column is 0. [default: detected]"),
+    click.option("--label-column", type=int, metavar="N", help="CoNLL: column of the label. [default: the last]"),
+    click.option("--pos-column", type=int, metavar="N",
+                 help="CoNLL: column of the part of speech. [default: detected]"),
+    click.option("--tokens-key", default="tokens", show_default=True, metavar="KEY",
+                 help="JSON lines: key of the list of tokens."),
+    click.option("--labels-key", metavar="KEY",
+                 help="JSON lines: key of the list of labels. [default: ner_tags, labels, tags, ...]"),
+    click.option("--label-names", metavar="NAMES",
+                 help="JSON lines: if labels are numbers, their names in order, separated by commas."),
 )  # fmt: skip
 
 READING_NAMES = (
@@ -31,17 +37,35 @@ READING_NAMES = (
 )  # fmt: skip
 
 device_option = click.option(
-    "--device", default="auto", show_default=True, help="auto (a GPU if there is one), cpu, cuda, cuda:1, ..."
-)
-tagger_option = click.option(
-    "--tagger", "tagger_folder", type=click.Path(path_type=Path),
-    help="The index's tagger. [default: where it was when the index was built]",
+    "--device", default="auto", show_default=True,
+    help="Where to compute: cpu, cuda, cuda:1, ... auto: on a GPU if there is one.",
 )  # fmt: skip
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
+tagger_option = click.option(
+    "--tagger", "tagger_folder", type=click.Path(path_type=Path), metavar="FOLDER",
+    help="Tagger that the index was built with. [default: where it was then]",
+)  # fmt: skip
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the output if it already exists.")
 json_option = click.option(
     "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Also write the answer as JSON."
 )
-unlabelled_option = click.option("--unlabelled", is_flag=True, help="The data has no labels. [default: detected]")
+unlabelled_option = click.option(
+    "--unlabelled", is_flag=True, help="The data has no labels, or they should be ignored. [default: detected]"
+)
+
+
+class Command(click.Command):
+    """A command whose help lists the options for reading data files in a section of their own."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "How data files are read": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections["How data files are read" if parameter.name in READING_NAMES else "Options"].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 def together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
@@ -61,17 +85,12 @@ reading_options = together(*_READING)
 def read_options(values: dict[str, Any]) -> ReadOptions:
     """ReadOptions from what ``reading_options`` collected; takes them out of ``values``."""
     given = {name: values.pop(name) for name in READING_NAMES}
-    names = given["label_names"]
+    names = given.pop("label_names")
     return ReadOptions(
-        format=given["file_format"],
-        scheme=given["scheme"],
-        token_column=given["token_column"],
-        label_column=given["label_column"],
-        pos_column=given["pos_column"],
+        format=given.pop("file_format"),
         labels=None if names is None else names.split(","),
-        tokens_key=given["tokens_key"],
-        labels_key=given["labels_key"],
         labelled=not values.get("unlabelled", False),
+        **given,
     )
 
 

@@ -15,20 +15,22 @@ from tagtrace.tagger import pick_device
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.option("--data", required=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Folder with conll2003, conll2003_corrected, ebmnlp and glove.")  # fmt: skip
-@click.option("--encoder", metavar="DIR", help="Folder of a transformer; or lexical, vectors:FILE, as for train.")
+              help="Folder that contains conll2003, conll2003_corrected, ebmnlp and glove.")  # fmt: skip
+@click.option("--encoder", metavar="DIR",
+              help="Folder of a transformer, or an encoder as for train: lexical, vectors:FILE.")  # fmt: skip
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Folder for results and figures; results that are already there are not computed "
+              help="Folder for results and figures. Results that are already there are not computed "
               "again.")  # fmt: skip
-@click.option("--quick", is_flag=True, help="Run a small slice with word vectors; fail unless the result has the "
-              "expected direction.")  # fmt: skip
+@click.option("--quick", is_flag=True,
+              help="Run on a small part of the data with word vectors, and fail unless the result has the expected "
+              "direction.")  # fmt: skip
 @click.option("--seeds", default="0", show_default=True, help="Seeds separated by commas; the table shows their mean.")
 @device_option
 def reproduce(name: str, data: Path, encoder: str | None, out: Path, quick: bool, seeds: str, device: str) -> None:
     """Run an experiment of the paper: print its table and write its figures to OUT.
 
     NAME is exact, artifact, errors, noise, dosage, sensitivity, or all. Finished seeds, trained taggers and indexes are
-    kept in OUT, so that an interrupted run resumes when the same command is given again.
+    kept in OUT, so an interrupted run resumes when the same command is run again.
     """
     setting = Setting(data, out, encoder, quick, pick_device(device), lambda line: click.echo(line, err=True))
     numbers = parse_seeds(seeds)

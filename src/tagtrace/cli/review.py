@@ -7,32 +7,37 @@ from typing import Any
 
 import click
 
-from tagtrace.cli.options import read_options, reading_options, tagger_option
+from tagtrace.cli.options import Command, read_options, reading_options, tagger_option
 from tagtrace.cli.show import note, show
 from tagtrace.review import review_project
 
 _PLACES = ("index", "data", "dev", "audit")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("folder", metavar="PROJECT", type=click.Path(path_type=Path))
-@click.option("--index", type=click.Path(path_type=Path), help="New project: the index of the training data.")
-@click.option("--data", type=click.Path(path_type=Path), help="New project: the training data to correct.")
-@click.option("--dev", type=click.Path(path_type=Path), help="New project: held-out data, for the view of errors.")
-@click.option("--audit", type=click.Path(path_type=Path), help="New project: the folder of an audit.")
+@click.option("--index", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="New project: the index of the training data.")  # fmt: skip
+@click.option("--data", type=click.Path(path_type=Path), metavar="FILE",
+              help="New project: the training data to correct.")  # fmt: skip
+@click.option("--dev", type=click.Path(path_type=Path), metavar="FILE",
+              help="New project: held-out data, whose mispredictions can be explained.")  # fmt: skip
+@click.option("--audit", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="New project: the folder of an audit, whose findings can be decided on.")  # fmt: skip
 @tagger_option
-@click.option("--port", type=click.IntRange(0, 65535), help="Port. [default: 8321, or any free one]")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on. [default: 8321, or any free one]")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--allow-remote", is_flag=True,
-              help="Allow a --host that other machines can reach. They need the token in the address printed; "
-              "nothing is encrypted.")  # fmt: skip
-@click.option("--no-browser", is_flag=True, help="Only print the address.")
-@click.option("--reviewer", help="Name of the reviewer. [default: your login name]")
+              help="Allow a --host that other machines can reach. They need the token in the address that is printed. "
+              "The connection is not encrypted.")  # fmt: skip
+@click.option("--no-browser", is_flag=True, help="Print the address without opening a browser.")
+@click.option("--reviewer", help="Name under which decisions are recorded. [default: your login name]")
 @reading_options
 def review(folder: Path, **values: Any) -> None:
-    """Open the review page of PROJECT: see why, decide by keyboard, export the corrected data.
+    """Open the review page of PROJECT in the browser: explain predictions, decide on findings, export corrected data.
 
-    PROJECT is a folder with a project.json. If it has none, --index and --data make one.
+    PROJECT is a folder. The first time, give --index and --data (and --dev and --audit, if there are any); they are
+    kept in its project.json. The page is served until Ctrl-C.
     """
     review_project(
         folder, reading=read_options(values), tagger=values["tagger_folder"],

@@ -17,9 +17,9 @@ if TYPE_CHECKING:  # so that looking at data needs no torch
     from tagtrace.tagger.training import Step
 
 NARROW = 32
-"""Columns of at most so many characters are not wrapped."""
+"""Maximum width, in characters, of columns that are not wrapped."""
 
-# No markup: file names and labels may hold brackets and colons.
+# No markup: file names and labels may contain brackets and colons.
 out = Console(markup=False, emoji=False, highlight=False)
 err = Console(markup=False, emoji=False, highlight=False, stderr=True)
 
@@ -64,14 +64,14 @@ def _bars() -> Progress:
 
 @contextmanager
 def counting(description: str) -> Iterator[Callback]:
-    """A bar for work that counts sentences."""
+    """A progress bar for one kind of work."""
     with counting_several() as update:
         yield lambda done, total: update(description, done, total)
 
 
 @contextmanager
 def counting_several() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for each kind of work that is reported."""
+    """A progress bar for each kind of work that is reported."""
     with _bars() as bars:
         tasks: dict[str, TaskID] = {}
 
@@ -84,7 +84,7 @@ def counting_several() -> Iterator[Callable[[str, int, int], None]]:
 
 
 class TrainingDisplay:
-    """A bar over all steps, and one line an epoch."""
+    """A progress bar over all training steps, and one line for each epoch."""
 
     def __init__(self) -> None:
         self.bars = _bars()
@@ -113,7 +113,7 @@ class TrainingDisplay:
 
 @contextmanager
 def training_several() -> Iterator[Callable[[str, Step], None]]:
-    """A bar and a line an epoch for one training run after another, each with its name."""
+    """As ``TrainingDisplay``, for several training runs one after another, each with its name."""
     with ExitStack() as stack:
         shown: dict[str, TrainingDisplay] = {}
 
@@ -129,4 +129,5 @@ def training_several() -> Iterator[Callable[[str, Step], None]]:
 
 
 def refit_line(step: int, objective: float, max_gradient: float) -> None:
+    """Print one line for each step of a refit."""
     note(f"step {step:>2}  objective {objective:.8f}  max |gradient| {max_gradient:.1e}")

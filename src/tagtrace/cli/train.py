@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tagtrace._files import check_replaceable
-from tagtrace.cli.options import device_option, overwrite_option, read_options, reading_options
+from tagtrace.cli.options import Command, device_option, overwrite_option, read_options, reading_options
 from tagtrace.cli.show import TrainingDisplay, note, refit_line, show
 from tagtrace.data import read_corpus
 from tagtrace.tagger import HeadOptions, RefitOptions, TrainOptions, remove_checkpoint, save_tagger
@@ -17,44 +17,63 @@ from tagtrace.tagger import train as train_new
 from tagtrace.tagger.folder import MARKER
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("train_file", metavar="TRAIN")
 @click.argument("folder", metavar="OUT", type=click.Path(path_type=Path))
-@click.option("--dev", "dev_file", metavar="FILE", help="Held-out data: the epoch with the lowest loss on it is kept.")
+@click.option(
+    "--dev",
+    "dev_file",
+    metavar="FILE",
+    help="Held-out data: the epoch with the lowest loss on it is kept, and F1 on it is printed.",
+)
 @click.option("--encoder", default="lexical", show_default=True,
-              help="lexical, vectors:FILE, precomputed:DIR or transformer:NAME_OR_DIR.")  # fmt: skip
-@click.option("--head", type=click.Choice(["crf", "softmax"]), default="crf", show_default=True, help="Kind of head.")
-@click.option("--start-end", is_flag=True, help="CRF: learn scores for the first and last label.")
-@click.option("--constrained", is_flag=True, help="CRF: forbid ill-formed label sequences in training too.")
+              help="Encoder, which computes features of tokens: lexical, vectors:FILE, precomputed:DIR or "
+              "transformer:NAME_OR_DIR.")  # fmt: skip
+@click.option("--head", type=click.Choice(["crf", "softmax"]), default="crf", show_default=True,
+              help="Head, which predicts labels from features: a linear-chain CRF, or softmax for each token "
+              "alone.")  # fmt: skip
+@click.option(
+    "--start-end", is_flag=True, help="CRF: also learn scores for the first and the last label of a sentence."
+)
+@click.option("--constrained", is_flag=True, help="CRF: rule out ill-formed label sequences in training too.")
 @click.option("--unit", type=click.Choice(["sentence", "document"]), default="sentence", show_default=True,
-              help="What is labelled at once.")  # fmt: skip
-@click.option("--epochs", type=int, default=15, show_default=True, help="Passes over the training data.")
-@click.option("--batch-size", type=int, default=16, show_default=True, help="Sentences (or documents) a step.")
-@click.option("--learning-rate", type=float, help="[default: 2e-5 for a transformer, 2e-3 for lexical]")
+              help="What is labelled as one sequence.")  # fmt: skip
+@click.option("--epochs", type=int, default=15, show_default=True, help="Number of passes over the training data.")
+@click.option(
+    "--batch-size",
+    type=int,
+    default=16,
+    show_default=True,
+    help="Number of sentences (or documents) in one training step.",
+)
+@click.option("--learning-rate", type=float, help="Learning rate. [default: 2e-5 for a transformer, 2e-3 for lexical]")
 @click.option("--head-learning-rate", type=float, help="Learning rate of the head. [default: the same]")
 @click.option("--schedule", type=click.Choice(["constant", "linear"]), default="constant", show_default=True,
-              help="linear: rises over the first tenth of the run, then falls to zero.")  # fmt: skip
-@click.option("--dropout", type=float, default=0.3, show_default=True, help="Share of features dropped in training.")
-@click.option("--max-norm", type=float, default=10.0, show_default=True, help="Clip gradients at this norm.")
+              help="Learning rate over time. linear: rises in the first tenth of the run, then falls to 0.")  # fmt: skip
+@click.option("--dropout", type=float, default=0.3, show_default=True,
+              help="Share of features that are set to zero in training.")  # fmt: skip
+@click.option(
+    "--max-norm", type=float, default=10.0, show_default=True, help="Norm to which larger gradients are clipped."
+)
 @click.option("--weight-decay", type=float, default=0.0, show_default=True, help="Weight decay of AdamW.")
 @click.option("--precision", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True,
-              help="auto: bfloat16 on a GPU, float32 elsewhere.")  # fmt: skip
+              help="Number format in training. auto: bfloat16 on a GPU, float32 elsewhere.")  # fmt: skip
 @click.option("--keep", type=click.Choice(["best", "last"]), default="best", show_default=True,
-              help="Keep the epoch with the lowest dev loss, or the last one.")  # fmt: skip
+              help="With --dev: keep the epoch with the lowest loss on it, or the last one.")  # fmt: skip
 @click.option("--l2", type=float, default=1.0, show_default=True,
-              help="Encoders that are not trained: L2 strength of the head, as for refit.")  # fmt: skip
+              help="With vectors or precomputed: strength of L2 regularisation of the head, as for refit.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option("--checkpoint-seconds", type=float, default=60.0, show_default=True,
-              help="Seconds between checkpoints.")  # fmt: skip
+              help="Number of seconds between checkpoints.")  # fmt: skip
 @overwrite_option
-@click.option("--restart", is_flag=True, help="Ignore the checkpoint of an interrupted run.")
+@click.option("--restart", is_flag=True, help="Start again instead of resuming an interrupted run.")
 @device_option
 @reading_options
 def train(train_file: str, folder: Path, dev_file: str | None, **values: Any) -> None:
     """Train a tagger on TRAIN and save it as the folder OUT.
 
-    An interrupted run resumes when the same command is given again. With an encoder that is not trained (vectors,
-    precomputed), only the head is fitted, exactly.
+    An interrupted run resumes when the same command is run again. The encoders vectors and precomputed are not
+    trained: only the head is fitted, to its exact optimum.
     """
     options = read_options(values)
     check_replaceable(folder, overwrite=values["overwrite"], marker=MARKER)

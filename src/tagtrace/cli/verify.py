@@ -8,10 +8,15 @@ from typing import Any
 import click
 
 from tagtrace.cli.explain import answer, explain_options
+from tagtrace.cli.options import Command
 
 
-@click.command()
+@click.command(cls=Command)
 @explain_options
 def verify(folder: Path, **values: Any) -> None:
-    """As explain, and retrain the head without each segment: the predicted and the actual change."""
+    """Explain a prediction and check the answer: retrain the head without each of the segments shown.
+
+    The answer gives both the estimated and the actual change of the prediction. INDEX and the options are those of
+    explain.
+    """
     answer(folder, "verify", values)

@@ -11,6 +11,7 @@ import click
 from tagtrace._checks import OptionError, TagtraceError
 from tagtrace._files import write_json
 from tagtrace.cli.options import (
+    Command,
     json_option,
     parse_slice,
     read_options,
@@ -26,10 +27,10 @@ from tagtrace.influence import Edit, Explainer, Query, make_edit, make_queries, 
 
 query_options = together(
     click.argument("folder", metavar="INDEX", type=click.Path(path_type=Path)),
-    click.option("--data", "data_file", required=True, metavar="FILE", help="Data with the prediction."),
-    click.option("--sentence", required=True, help="Id of the sentence."),
+    click.option("--data", "data_file", required=True, metavar="FILE", help="Data with the sentence."),
+    click.option("--sentence", required=True, metavar="ID", help="Id of the sentence."),
     click.option("--segment", required=True, metavar="START:STOP",
-                 help="Tokens of the sentence, as a Python slice: 3:5 is tokens 3 and 4."),
+                 help="Tokens of the sentence, counted from 0: 3:5 means tokens 3 and 4."),
     tagger_option,
     json_option,
     unlabelled_option,
@@ -37,20 +38,27 @@ query_options = together(
 )  # fmt: skip
 
 
-@click.command("what-if")
+@click.command("what-if", cls=Command)
 @query_options
-@click.option("--target", default="predicted", show_default=True,
-              help="Follow the predicted labels, the gold ones, or a label named here.")  # fmt: skip
+@click.option("--target", default="predicted", show_default=True, metavar="LABELS",
+              help="Labels whose loss is followed: predicted, gold, or labels named here, such as ORG.")  # fmt: skip
 @click.option("--remove", "removed", multiple=True, metavar="ID:START:STOP",
               help="Remove the labels of these tokens of a training sentence. May be repeated.")  # fmt: skip
 @click.option("--relabel", "relabelled", multiple=True, metavar="ID:START:STOP=LABEL",
-              help="Change them: to a type (ORG is B-ORG I-ORG ...), or to labels separated by commas. "
-              "May be repeated.")  # fmt: skip
+              help="Change the labels of these tokens to a type (ORG becomes B-ORG I-ORG ...), or to labels separated "
+              "by commas. May be repeated.")  # fmt: skip
 @click.option("--from", "edits_file", type=click.Path(path_type=Path), metavar="FILE",
-              help='More edits, as JSON lines: {"id": ..., "start": 2, "stop": 4, "labels": [...]}.')  # fmt: skip
-@click.option("--verify", is_flag=True, help="Also retrain the head with the edits made.")
+              help='More edits, as JSON lines: {"id": ..., "start": 2, "stop": 4, "labels": [...]}. Without labels, '
+              "they are removed.")  # fmt: skip
+@click.option(
+    "--verify", is_flag=True, help="Also retrain the head with the edited labels, to know the effect exactly."
+)
 def what_if(folder: Path, **values: Any) -> None:
-    """Show a prediction as it would be if training labels were removed or changed, all of them together."""
+    """Show how a prediction changes if training labels are removed or changed, all of them together.
+
+    The effect is estimated; --verify also retrains. ID:START:STOP are tokens of a training sentence, as explain shows
+    them: train-3:7:2:4 means tokens 2 and 3 of the sentence train-3:7.
+    """
     explainer, query = prepare_question(folder, values, values["target"])
     edits = _edits(explainer.index, values)
     if not edits:
@@ -75,7 +83,7 @@ def prepare_question(folder: Path, values: dict[str, Any], target: str) -> tuple
 
 
 def _edits(index: Index, values: dict[str, Any]) -> list[Edit]:
-    """The edits of all three options."""
+    """The edits that --remove, --relabel and --from name."""
     found = [_edit(index, text, f"--remove {text}", "ID:START:STOP") for text in values["removed"]]
     for text in values["relabelled"]:
         place, equals, label = text.rpartition("=")
@@ -86,7 +94,7 @@ def _edits(index: Index, values: dict[str, Any]) -> list[Edit]:
 
 
 def _edit(index: Index, place: str, option: str, expected: str, labels: str | None = None) -> Edit:
-    """The edit at ID:START:STOP, or ID START:STOP as tables show it; ids may hold colons."""
+    """The edit at ID:START:STOP, or ID START:STOP as tables show it; ids may contain colons."""
     found = re.fullmatch(r"(.+)[ :](\d+):(\d+)", place)
     if found is None:
         raise OptionError(f"{option}: expected {expected}, for example train-3:7:2:4")

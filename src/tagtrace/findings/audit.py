@@ -162,8 +162,8 @@ class Audit(Described):
 
 AuditProgress = Callable[[str, int, int], None]
 """Called with (what is being done, done, total)."""
-FoldProgress = Callable[[int, Step], None]
-"""Called with (fold, step) after each training step; ``num_folds`` stands for the tagger trained further."""
+TrainingProgress = Callable[[str, Step], None]
+"""Called with (name of the training run, step) after each training step."""
 
 
 def run_audit(
@@ -172,18 +172,18 @@ def run_audit(
     options: AuditOptions | None = None,
     *,
     truth: Corpus | None = None,
-    corpus: Corpus | None = None,
+    corpus: Corpus | str | Path | None = None,
     tagger: str | Path | None = None,
     work: str | Path | None = None,
     device: str | torch.device = "auto",
     progress: AuditProgress | None = None,
-    training: FoldProgress | None = None,
+    training: TrainingProgress | None = None,
 ) -> Audit:
     """Find the training labels of an index that are probably wrong, and the systematic mistakes behind them.
 
     ``trusted`` is a little data with labels that are right, not part of the training data; without it, systematic
     mistakes stay hidden. ``truth`` is the training data with its true labels, to measure what is found; it does not
-    change the ranking. ``corpus`` is the training data (default: read again from where it was), ``tagger`` the folder
+    change the ranking. ``corpus`` is the training data or its file (default: where it was), ``tagger`` the folder
     of the index's tagger (default: where it was). Finished folds are kept in the folder ``work``, so that an audit
     which is interrupted resumes when it is called again with the same arguments.
     """
@@ -200,7 +200,7 @@ def run_audit(
     if judges == "head":
         opinions = _head_opinions(index, trained, known, options, _counting(progress, "refitting heads"))
     else:
-        corpus = corpus or _training_corpus(index)
+        corpus = corpus if isinstance(corpus, Corpus) else _training_corpus(index, corpus)
         opinions = _encoder_opinions(index, trained, corpus, sentences, options, work, training)
     found = assess(index, opinions, known, options, _counting(progress, "ranking the labels"))
     joined = [sentence for sentence in trained.joined(sentences) if len(sentence)]
@@ -275,21 +275,28 @@ def _encoder_opinions(
     trusted: Sequence[Sentence],
     options: AuditOptions,
     work: str | Path | None,
-    training: FoldProgress | None,
+    training: TrainingProgress | None,
 ) -> list[Probabilities]:
     index.check_corpus(corpus)
     encoder = None if options.encoder is None else build_encoder(options.encoder, corpus.sentences, options.seed)
     with TemporaryDirectory() as temporary:
         folder = work or Path(temporary) / "folds"
         return encoder_opinions(
-            tagger, corpus, folder, trusted, options.num_folds, options.seed, encoder=encoder, training=training
-        )
+            tagger, corpus, folder, trusted, options.num_folds, options.seed, encoder=encoder,
+            training=None if training is None else lambda fold, step: training(_run_name(fold, options), step),
+        )  # fmt: skip
 
 
-def _training_corpus(index: Index) -> Corpus:
+def _run_name(fold: int, options: AuditOptions) -> str:
+    if fold == options.num_folds:
+        return "the tagger itself, further on the trusted data"
+    return f"fold {fold + 1} of {options.num_folds}"
+
+
+def _training_corpus(index: Index, path: str | Path | None) -> Corpus:
     """The training data, read again as it was when the index was built."""
     saved = index.manifest.data
-    return read_corpus(saved["path"], ReadOptions(**saved["options"]))
+    return read_corpus(path or saved["path"], ReadOptions(**saved["options"]))
 
 
 def _finite(scores: Tensor) -> Tensor:

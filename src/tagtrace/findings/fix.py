@@ -24,6 +24,7 @@ from tagtrace.data.corpus import Corpus
 from tagtrace.data.rewrite import write_corpus
 from tagtrace.data.schemes import LabelError, normalise, spelled
 from tagtrace.data.sentence import Sentence
+from tagtrace.findings.assess import LIKELY
 from tagtrace.findings.finding import Finding
 
 _TUPLES = ("tokens", "given", "new")
@@ -75,6 +76,8 @@ class Fixed(Described):
     changes: tuple[Change, ...]
     num_asked: int = 0
     """Changes that were asked for; those that propose the labels given change nothing."""
+    num_unlikely: int = 0
+    """Findings whose proposed labels are not likelier than all others together."""
 
     def save(self, path: str | Path, log: str | Path | None = None, *, overwrite: bool = False) -> int:
         """Write the data to ``path`` in its own format and every change to ``log``; returns how many labels changed.
@@ -96,6 +99,11 @@ class Fixed(Described):
         found: list[str | Table] = []
         if rows:
             found.append(Table("changes", ("given", "new", "count"), tuple(rows), ("count",)))
+        if self.num_unlikely:
+            found.append(
+                f"note: {self.num_unlikely:,} of the proposals have a confidence of at most {LIKELY}; set a minimum "
+                "confidence to leave them out"
+            )
         if self.num_asked > len(self.changes):
             found.append(f"note: {self.num_asked - len(self.changes):,} propose the labels that are already there")
         repaired = [change for change in self.changes if change.repaired]
@@ -157,13 +165,12 @@ def fix(corpus: Corpus, findings: Iterable[Finding]) -> Fixed:
 
     Raises DataError where a finding is not about these data, or where two contradict each other.
     """
-    return replay(
-        corpus,
-        [
-            Change(one.rank, one.sentence, one.line, one.start, one.stop, one.tokens, one.given, one.proposed)
-            for one in findings
-        ],
-    )
+    chosen = list(findings)
+    changes = [
+        Change(one.rank, one.sentence, one.line, one.start, one.stop, one.tokens, one.given, one.proposed)
+        for one in chosen
+    ]
+    return replace(replay(corpus, changes), num_unlikely=sum(one.confidence <= LIKELY for one in chosen))
 
 
 def replay(corpus: Corpus, changes: Iterable[Change]) -> Fixed:

@@ -49,6 +49,8 @@ def gain(
     comes from ``samples`` paired bootstrap resamples of the documents of ``test`` (sentences where it has none).
     """
     _check_options(before, after, test, retrain, dev, num_seeds, encoder, l2, samples, work)
+    if tagger is not None and not isinstance(source, Index):
+        raise OptionError("the folder of a tagger is only used with an index; leave it out")
     model = (source.tagger(tagger) if isinstance(source, Index) else source).to(pick_device(device))
     if retrain == "head":
         index = source if isinstance(source, Index) else None
