@@ -317,7 +317,7 @@ def judge(task: Task, found: Assessment, index: Index, truth: Truth) -> dict[str
     firsts = (50, 100, 200, 500, 1000)
     return {
         "findings_wrong": {str(k): int(judged.is_wrong[:k].sum()) for k in firsts},
-        "findings_mended": {str(k): int(judged.is_mended[:k].sum()) for k in firsts},
+        "findings_mended": {str(k): int(judged.is_true[:k].sum()) for k in firsts},
         "patterns": patterns,
         "first_pattern_documents": pattern_documents(task, found),
     }

@@ -1,4 +1,4 @@
-"""Assess: from opinions about the training labels to findings, patterns and the effect of fixing them."""
+"""Assess: findings, patterns and the effect of fixing them, from the opinions of judges about the training labels."""
 
 from __future__ import annotations
 
@@ -25,28 +25,26 @@ from tagtrace.findings.ranking.trusted import Trusted, neighbour_scores, trusted
 from tagtrace.index import Index
 from tagtrace.influence import Explainer
 
-LIKELY = 0.5
-"""Patterns are made of findings whose proposal is likelier than this."""
 NUM_EVIDENCE = 500
-"""Findings for which the trusted tokens that they hurt are looked up."""
+"""Number of findings for which the trusted tokens that they hurt are computed."""
 MAX_PARAMETERS = 8000
-"""Heads with more have no exact Hessian in memory: the effect of patterns is not worked out for them."""
+"""The exact Hessian of larger heads does not fit in memory: the effect of patterns is not computed for them."""
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """What was found."""
+    """The ranked training labels, and what was found among them."""
 
     scores: Tensor
-    """Of every training token, (N,), higher = more suspicious."""
+    """The score of every training token, (N,), higher = more suspicious."""
     believed: Tensor
     """The mean of the opinions, p(y_t = c | x), (N, C)."""
     findings: list[Finding]
     patterns: list[Pattern]
     hurt: dict[int, list[Hurt]] = field(default_factory=dict[int, list[Hurt]])
-    """By rank of a finding, the trusted tokens that it hurts."""
+    """By rank of a finding, the trusted tokens that its labels hurt."""
     notes: list[str] = field(default_factory=list[str])
-    """What could not be done, and why."""
+    """What could not be computed, and why."""
 
 
 def assess(
@@ -56,9 +54,9 @@ def assess(
     options: AuditOptions | None = None,
     progress: Progress | None = None,
 ) -> Assessment:
-    """Rank the labels of an index by ``opinions`` of them and, depending on the score, by what they do to ``trusted``.
+    """Rank the labels of an index by ``opinions`` about them or, if the score says so, by their effect on ``trusted``.
 
-    ``progress`` counts trusted tokens or patterns, whichever takes the time.
+    ``progress`` counts trusted tokens while these are scored, then patterns while their effect is computed.
     """
     options = options or AuditOptions()
     for opinion in opinions:
@@ -69,26 +67,25 @@ def assess(
     findings = propose(index, believed, scores, options.most, _evidence(opinions, believed, index))
     if options.query is not None:
         findings = _answers(index, findings, options.query)
-    patterns, likely = find_patterns(
-        index, [one for one in findings if one.confidence > LIKELY], options.num_patterns, text
-    )
-    owners = {one.rank: one.pattern for one in likely}
+    likely = [one for one in findings if one.is_likely]
+    patterns, members = find_patterns(index, likely, options.num_patterns, text)
+    owners = {one.rank: one.pattern for one in members}
     findings = [replace(one, pattern=owners.get(one.rank)) for one in findings]
     patterns, notes = _with_effects(index, patterns, findings, trusted, options, progress)
     if trusted is None:
-        notes.append("no trusted data: a mistake that is made throughout looks like the rule and is not found")
+        notes.append("without trusted data, a mistake that is made throughout looks like the rule and is not found")
     hurt = {} if trusted is None else _hurt(index, trusted, findings[:NUM_EVIDENCE])
     return Assessment(scores, believed, findings, patterns, hurt, notes)
 
 
 def check_request(index: Index, trusted: Trusted | None, options: AuditOptions) -> None:
-    """Raise where what is asked cannot be told, before any work is done for it."""
+    """Raise, before any work is done, if the request cannot be answered."""
     if options.score in (*TRUSTED_SCORES, "neighbour") and trusted is None:
-        raise OptionError(f"score {options.score!r} needs trusted data")
+        raise OptionError(f"score {options.score!r} needs trusted data; give some")
     if options.query is None:
         return
     if options.score not in ("combined", *TRUSTED_SCORES):
-        raise OptionError(f"score {options.score!r} knows no query; use combined or an influence score")
+        raise OptionError(f"score {options.score!r} cannot answer a query; use combined or an influence score")
     index.labels.pair_masks(options.query)
     if trusted is not None and options.score in TRUSTED_SCORES:
         trusted.confused(index, options.query)
@@ -102,7 +99,7 @@ def _scores(
     options: AuditOptions,
     progress: Progress | None,
 ) -> Tensor:
-    """The score asked for of every token, (N,); minus infinity for those that a query rules out."""
+    """The score of every token, (N,); minus infinity for tokens that a query rules out."""
     index = text.index
     if options.score == "combined":
         if options.query is None:
@@ -125,7 +122,7 @@ def _scores(
 
 
 def _answers(index: Index, findings: Sequence[Finding], query: str) -> list[Finding]:
-    """The findings that propose GOLD for a token labelled PREDICTED, ranked anew."""
+    """The findings that propose GOLD for a token labelled PREDICTED, ranked again."""
     gold, predicted = index.labels.pair_masks(query)
 
     def answers(one: Finding) -> bool:
@@ -137,9 +134,9 @@ def _answers(index: Index, findings: Sequence[Finding], query: str) -> list[Find
 
 
 def _evidence(opinions: Sequence[Probabilities], believed: Tensor, index: Index) -> dict[str, Tensor]:
-    """The doubt of each opinion in the label given, (N,) each."""
+    """1 - p of the given label, (N,): by the mean opinion and by each opinion."""
     labels = index.label_ids.unsqueeze(1)
-    doubts = {f"{one.source} doubt": 1.0 - one.marginals.gather(1, labels).squeeze(1) for one in opinions}
+    doubts = {f"{one.sample} doubt": 1.0 - one.marginals.gather(1, labels).squeeze(1) for one in opinions}
     return {"doubt": 1.0 - believed.gather(1, labels).squeeze(1), **doubts}
 
 
@@ -151,13 +148,13 @@ def _with_effects(
     options: AuditOptions,
     progress: Progress | None,
 ) -> tuple[list[Pattern], list[str]]:
-    """The patterns, the first of them with the effect of fixing them on trusted data, and what went wrong."""
+    """The patterns, the first of them with the effect of fixing them on trusted data, and notes on what failed."""
     first = patterns[: options.num_effects]
     if trusted is None or not first:
         return patterns, []
     if index.head.num_parameters > MAX_PARAMETERS:
         reason = f"the head has {index.head.num_parameters:,} parameters, more than {MAX_PARAMETERS:,}"
-        return patterns, [f"the effect of fixing patterns was not worked out: {reason}"]
+        return patterns, [f"the effect of fixing patterns was not computed: {reason}"]
     explainer, found, notes = Explainer(index), list[Pattern](), list[str]()
     by_rank = {finding.rank: finding for finding in findings}
     for number, pattern in enumerate(first, start=1):
@@ -167,7 +164,7 @@ def _with_effects(
             found.append(replace(pattern, effect=effect))
         except (TrainingError, OptionError, DataError) as error:
             found.append(pattern)
-            notes.append(f"the effect of fixing pattern {pattern.number} was not worked out: {error}")
+            notes.append(f"the effect of fixing pattern {pattern.number} was not computed: {error}")
         if progress is not None:
             progress(number, len(first))
     return found + patterns[len(first) :], notes
@@ -176,6 +173,6 @@ def _with_effects(
 def _hurt(index: Index, trusted: Trusted, findings: Sequence[Finding]) -> dict[int, list[Hurt]]:
     try:
         wrong = trusted.mispredicted()
-    except TagtraceError:  # every trusted token is predicted as it is labelled
+    except TagtraceError:  # every trusted token is predicted correctly
         return {}
     return hurt_queries(index, wrong, findings)

@@ -15,14 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import DataError, OptionError, at
 from tagtrace._progress import Progress
 from tagtrace._table import Described, Table
 from tagtrace.data.corpus import Corpus, read_corpus
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.sentence import Sentence
-from tagtrace.findings.assess import LIKELY, Assessment, assess, check_request
-from tagtrace.findings.audit_folder import AuditFiles, check_audit_folder, read_audit_files, write_audit_files
+from tagtrace.findings.assess import Assessment, assess, check_request
+from tagtrace.findings.audit_folder import MARKER, AuditFiles, check_audit_folder, read_audit_files, write_audit_files
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.judges.opinions import encoder_opinions, head_opinions
 from tagtrace.findings.judges.probabilities import Probabilities
@@ -36,40 +36,41 @@ from tagtrace.index import Index
 from tagtrace.tagger import Lexical, Step, Tagger, build_encoder, pick_device
 
 NUM_SHOWN = 10
-"""Patterns and findings that are printed."""
+"""Maximum number of patterns, and of findings, that are printed."""
 NUM_JUDGED = 200
-"""The first findings that are compared with the truth."""
+"""Number of findings, from the first, that are compared with the truth."""
 MIN_REPEATED = 5
-"""Tokens of a sentence that does not repeat by chance."""
+"""Minimum number of tokens of a sentence that counts as repeated; shorter ones repeat by chance."""
 _JUDGES = {"head": "refitted heads", "encoder": "taggers trained again"}
 
 
 @dataclass(frozen=True)
 class Audit(Described):
-    """What an audit found. ``save`` writes it as a folder, ``load`` reads it back."""
+    """The findings and patterns of an audit; ``save`` writes them to a folder, ``load`` reads them again."""
 
     findings: list[Finding]
     """By rank, the most suspicious first."""
     patterns: list[Pattern]
     """The most systematic first."""
     summary: dict[str, str | int | float]
+    """Facts by name, as in the report."""
     options: AuditOptions = field(default_factory=AuditOptions)
     notes: list[str] = field(default_factory=list[str])
-    """What could not be computed, and why."""
+    """What the reader should know: what could not be computed, which sentences are shared or repeated."""
     truth: list[Measured] = field(default_factory=list[Measured])
-    """How well the ranking finds the labels that are really wrong, where the truth was given."""
+    """How well the ranking finds the labels that are really wrong, if the truth was given."""
     num_right: int | None = None
-    """How many of the first findings are about a label that is really wrong."""
+    """Number of the first 200 findings that are about a label that is really wrong, if the truth was given."""
     documents: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     """Documents by the mean score of their tokens, the most suspicious first."""
     evidence: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
-    """By rank of a finding, the trusted labels that it hurts."""
+    """By rank of a finding, the trusted labels that it hurts; not saved except in the report."""
     scores: Tensor | None = field(default=None, repr=False, compare=False)
     """The score of every training token, (N,); not saved."""
     index: str = ""
-    """The folder of the index."""
+    """Folder of the index."""
     fingerprint: str = ""
-    """Of the saved findings; known once the audit is loaded."""
+    """Checksum of the saved findings; empty unless the audit was loaded."""
 
     def save(self, folder: str | Path) -> None:
         """Write findings (JSON lines and CSV), patterns, documents, the HTML report and ``audit.json`` to a folder."""
@@ -88,26 +89,29 @@ class Audit(Described):
 
     @classmethod
     def load(cls, folder: str | Path) -> Audit:
-        """The audit that ``save`` wrote; scores and evidence are not kept."""
+        """Read what ``save`` wrote; scores and evidence are not saved."""
         files = read_audit_files(Path(folder))
         record = files.record
-        return cls(
-            findings=files.findings,
-            patterns=files.patterns,
-            summary=dict(record.get("summary", {})),
-            options=AuditOptions(**record.get("options", {})),
-            notes=list(record.get("notes", [])),
-            truth=[Measured.from_json(one) for one in record.get("truth", [])],
-            num_right=record.get("num_right"),
-            documents=files.documents,
-            index=record.get("index", ""),
-            fingerprint=files.fingerprint,
-        )
+        try:
+            return cls(
+                findings=files.findings,
+                patterns=files.patterns,
+                summary=dict(record.get("summary", {})),
+                options=AuditOptions(**record.get("options", {})),
+                notes=list(record.get("notes", [])),
+                truth=[Measured.from_json(one) for one in record.get("truth", [])],
+                num_right=record.get("num_right"),
+                documents=files.documents,
+                index=record.get("index", ""),
+                fingerprint=files.fingerprint,
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{at(Path(folder) / MARKER)}: not the record of an audit ({error}); audit again") from None
 
     @property
     def likely(self) -> list[Finding]:
         """The findings whose proposed labels are likelier than not."""
-        return [one for one in self.findings if one.confidence > LIKELY]
+        return [one for one in self.findings if one.is_likely]
 
     def describe(self) -> list[str | Table]:
         found: list[str | Table] = []
@@ -119,7 +123,8 @@ class Audit(Described):
             found.append("No systematic pattern was found.")
         if len(self.patterns) > NUM_SHOWN:
             found.append(f"{len(self.patterns) - NUM_SHOWN} more patterns are not shown.")
-        found.append(self._findings_table())
+        if self.findings:
+            found.append(self._findings_table())
         total = int(self.summary.get("training tokens", 0))
         found.append(
             f"{len(self.findings):,} findings among {total:,} labels; for {len(self.likely):,} of them the proposed "
@@ -156,7 +161,7 @@ class Audit(Described):
         return lines
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One record a finding, for ``pandas.DataFrame``."""
+        """One record for each finding, for ``pandas.DataFrame``."""
         return [one.to_record() for one in self.findings]
 
 
@@ -181,17 +186,19 @@ def run_audit(
 ) -> Audit:
     """Find the training labels of an index that are probably wrong, and the systematic mistakes behind them.
 
-    ``trusted`` is a little data with labels that are right, not part of the training data; without it, systematic
-    mistakes stay hidden. ``truth`` is the training data with its true labels, to measure what is found; it does not
+    ``trusted`` is a little data with correct labels, not part of the training data; without it, systematic mistakes
+    stay hidden. ``truth`` is the training data with its true labels, to measure what is found; it does not
     change the ranking. ``corpus`` is the training data or its file (default: where it was), ``tagger`` the folder
-    of the index's tagger (default: where it was). Finished folds are kept in the folder ``work``, so that an audit
-    which is interrupted resumes when it is called again with the same arguments.
+    of the index's tagger (default: where it was). Finished folds are kept in the folder ``work``, so that an
+    interrupted audit resumes when it is called again with the same arguments.
     """
     options = options or AuditOptions()
+    if corpus is not None and options.judges == "head":
+        raise OptionError("the training data is only used by taggers that are trained again; choose judges='encoder'")
     trained = index.trained_tagger(tagger).to(pick_device(device))
     sentences = _trusted_sentences(trained, trusted)
     true = None if truth is None else read_truth(index, truth)
-    notes = shared_sentences(index, trained.joined(sentences))
+    shared = shared_sentences(index, trained.joined(sentences))
     known = None
     if sentences:
         known = read_trusted(index, trained, sentences, _counting(progress, "encoding the trusted data"))
@@ -203,15 +210,16 @@ def run_audit(
         corpus = corpus if isinstance(corpus, Corpus) else _training_corpus(index, corpus)
         opinions = _encoder_opinions(index, trained, corpus, sentences, options, work, training)
     found = assess(index, opinions, known, options, _counting(progress, "ranking the labels"))
+    notes = [*shared, *found.notes]
     joined = [sentence for sentence in trained.joined(sentences) if len(sentence)]
     measured = [] if true is None else [measure(options.score, _finite(found.scores), true.wrong)]
     right = None if true is None else finding_is_wrong(found.findings[:NUM_JUDGED], index, true).is_wrong
     return Audit(
         findings=found.findings,
         patterns=found.patterns,
-        summary=_summary(index, sentences, found, options, judges),
+        summary=_summary(index, sentences, found, options, judges, notes),
         options=options,
-        notes=[*notes, *found.notes],
+        notes=notes,
         truth=measured,
         num_right=None if right is None else int(right.sum()),
         documents=_documents(index, found.scores),
@@ -233,7 +241,10 @@ def _trusted_sentences(tagger: Tagger, trusted: Corpus | Sequence[Sentence] | No
 
 
 def shared_sentences(index: Index, sentences: Sequence[Sentence]) -> list[str]:
-    """Notes on trusted sentences that are training sentences too, and on training sentences that repeat."""
+    """Notes on trusted sentences that are also training sentences, and on training sentences that are repeated.
+
+    Raises OptionError if all trusted sentences are training sentences.
+    """
     trusted = {hash(sentence.tokens) for sentence in sentences if len(sentence) >= MIN_REPEATED}
     texts = [hash(one.tokens) for one in map(index.sentence, range(index.num_sentences)) if len(one) >= MIN_REPEATED]
     num_shared, num_repeated = sum(text in trusted for text in texts), len(texts) - len(set(texts))
@@ -242,13 +253,13 @@ def shared_sentences(index: Index, sentences: Sequence[Sentence]) -> list[str]:
     notes: list[str] = []
     if num_shared:
         notes.append(
-            f"{num_shared:,} training sentences are also in the trusted data; their labels are judged by a tagger that "
-            "has seen the trusted ones"
+            f"{num_shared:,} training sentences are also in the trusted data; their labels are judged by taggers that "
+            "have seen the trusted ones"
         )
     if num_repeated:
         notes.append(
-            f"{num_repeated:,} training sentences repeat others; where the others are in different documents, a wrong "
-            "label may have been seen out of sample too"
+            f"{num_repeated:,} training sentences repeat others; if these are in different documents, a judge may have "
+            "seen a wrong label out of sample too"
         )
     return notes
 
@@ -256,9 +267,11 @@ def shared_sentences(index: Index, sentences: Sequence[Sentence]) -> list[str]:
 def _pick_judges(tagger: Tagger, options: AuditOptions) -> str:
     if options.judges != "auto":
         return options.judges
+    if options.encoder is not None:
+        return "encoder"
     can_train = tagger.encoder.trainable and "training" in tagger.record
     is_quick = isinstance(tagger.encoder, Lexical) or tagger.device.type != "cpu"
-    return "encoder" if can_train and (is_quick or options.encoder is not None) else "head"
+    return "encoder" if can_train and is_quick else "head"
 
 
 def _head_opinions(
@@ -300,14 +313,14 @@ def _training_corpus(index: Index, path: str | Path | None) -> Corpus:
 
 
 def _finite(scores: Tensor) -> Tensor:
-    """Scores (N,) in which tokens that were left out rank last."""
+    """Scores (N,) in which tokens that a query rules out rank last."""
     kept = scores > -torch.inf
     lowest = float(scores[kept].min()) if bool(kept.any()) else 0.0
     return torch.where(kept, scores, lowest - 1.0)
 
 
 def _documents(index: Index, scores: Tensor) -> list[tuple[str, float]]:
-    """Documents by the mean score of their tokens; tokens that were left out count with the lowest score."""
+    """Documents by the mean score of their tokens; tokens that a query rules out count with the lowest score."""
     if not any(index.documents):
         return []
     finite = scores[scores > -torch.inf]
@@ -316,10 +329,14 @@ def _documents(index: Index, scores: Tensor) -> list[tuple[str, float]]:
 
 
 def _summary(
-    index: Index, sentences: Sequence[Sentence], found: Assessment, options: AuditOptions, judges: str
+    index: Index,
+    sentences: Sequence[Sentence],
+    found: Assessment,
+    options: AuditOptions,
+    judges: str,
+    notes: Sequence[str],
 ) -> dict[str, str | int | float]:
-    """What the report begins with."""
-    likely = [finding for finding in found.findings if finding.confidence > LIKELY]
+    """The facts at the beginning of the report."""
     return {
         "training tokens": index.num_tokens,
         "training sentences": index.num_sentences,
@@ -327,7 +344,7 @@ def _summary(
         "score": options.score if options.query is None else f"{options.score}, query {options.query}",
         "judges": _JUDGES[judges],
         "findings": len(found.findings),
-        "findings with a proposal above 50 %": len(likely),
+        "findings with a proposal above 50 %": sum(one.is_likely for one in found.findings),
         "patterns": len(found.patterns),
-        **({"notes": "; ".join(found.notes)} if found.notes else {}),
+        **({"notes": "; ".join(notes)} if notes else {}),
     }

@@ -1,9 +1,9 @@
 """The folder of an audit.
 
-findings.jsonl   one finding a line
+findings.jsonl   one finding per line
 findings.csv     the same for a spreadsheet
-patterns.jsonl   one pattern a line
-documents.csv    documents by the mean score of their tokens, where the data names documents
+patterns.jsonl   one pattern per line
+documents.csv    documents by the mean score of their tokens, if the data names documents
 report.html      everything, to read in a browser
 audit.json       options, summary and notes; written last
 """
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError, at
-from tagtrace._files import file_moved_when_whole
+from tagtrace._files import file_moved_when_whole, write_json
 from tagtrace.findings.finding import Finding, read_findings, write_findings, write_findings_table
 from tagtrace.findings.judges.folds import MARKER as FOLDS_MARKER
 from tagtrace.findings.patterns.pattern import Pattern
@@ -37,19 +37,19 @@ TITLE = "Training labels that are probably wrong"
 
 @dataclass(frozen=True)
 class AuditFiles:
-    """What the files of an audit hold."""
+    """The contents of the files of an audit."""
 
     findings: list[Finding]
     patterns: list[Pattern]
     record: dict[str, Any]
-    """What ``audit.json`` holds."""
+    """The contents of ``audit.json``."""
     documents: list[tuple[str, float]]
     fingerprint: str = ""
     """sha256 of ``findings.jsonl``."""
 
 
 def check_audit_folder(folder: Path) -> None:
-    """Raise where a folder holds something other than an audit; make it otherwise."""
+    """Create the folder if it does not exist; raises if it has something other than an audit in it."""
     is_audit = any((folder / name).is_file() for name in (MARKER, FOLDS, "findings.jsonl"))
     if folder.exists() and not is_audit and (not folder.is_dir() or any(folder.iterdir())):
         raise OptionError(f"{folder}: holds something other than an audit; choose another folder")
@@ -59,12 +59,13 @@ def check_audit_folder(folder: Path) -> None:
 def write_audit_files(
     folder: Path, files: AuditFiles, scores: Tensor, truth: Sequence[Measured], evidence: Mapping[int, Sequence[str]]
 ) -> None:
-    """Write all files; ``scores`` (N,), ``truth`` and ``evidence`` are for the report."""
-    (folder / MARKER).unlink(missing_ok=True)  # it says that the others belong together
+    """Write all files; ``scores`` (N,), ``truth`` and ``evidence`` are shown in the report."""
+    (folder / MARKER).unlink(missing_ok=True)  # it marks a complete set of files
     write_findings(files.findings, folder / "findings.jsonl")
     write_findings_table(files.findings, folder / "findings.csv")
     with file_moved_when_whole(folder / "patterns.jsonl") as stream:
         stream.writelines(f"{pattern.to_json()}\n".encode() for pattern in files.patterns)
+    (folder / "documents.csv").unlink(missing_ok=True)  # an earlier audit may have had documents
     if files.documents:
         _write_documents(folder / "documents.csv", files.documents)
     report = Report(
@@ -78,12 +79,11 @@ def write_audit_files(
         evidence=evidence,
     )
     write_report(folder / "report.html", report)
-    with file_moved_when_whole(folder / MARKER) as stream:
-        stream.write(json.dumps(files.record, ensure_ascii=False, indent=1).encode())
+    write_json(folder / MARKER, files.record)
 
 
 def read_audit_files(folder: Path) -> AuditFiles:
-    """The files of an audit; all but the findings may be missing."""
+    """Read the files of an audit; all but the findings may be missing."""
     path = folder / "findings.jsonl"
     findings = read_findings(path)
     fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -16,7 +16,7 @@ from tagtrace.findings.gains.bootstrap import Difference, Floats, paired_bootstr
 from tagtrace.tagger import Scorecard, score_labels
 
 FEW_UNITS = 20
-"""With fewer units, an interval says little."""
+"""With fewer units, a note says that the interval is not reliable."""
 
 Predicted = Sequence[Sequence[str]]
 """The labels of every sentence."""
@@ -28,17 +28,18 @@ TOKENS: Counted = ("tokens", "")
 
 @dataclass(frozen=True)
 class Gain(Described):
-    """Scores on held-out data before and after, one scorecard a run, and their differences with intervals."""
+    """Scores on held-out data before and after, one scorecard for each run, and their differences with intervals."""
 
     before: tuple[Scorecard, ...]
     after: tuple[Scorecard, ...]
     f1: Difference
-    """Of segments of all types; the mean over runs."""
+    """F1 of segments of all types, the mean over runs."""
     by_type: dict[str, Difference]
+    """F1 of the segments of each type."""
     accuracy: Difference
-    """Of tokens, O included."""
+    """Accuracy of tokens, including O."""
     unit: Literal["document", "sentence"]
-    """What is resampled: ``document``, or ``sentence`` where the data has no documents."""
+    """What is resampled: ``document``, or ``sentence`` if the data has no documents, or only one."""
     num_units: int
     retrained: str = "head"
     """What was retrained: ``head``, or ``everything``."""
@@ -62,17 +63,18 @@ class Gain(Described):
     def describe(self) -> list[str | Table]:
         runs = "" if len(self.before) == 1 else f", mean of {len(self.before)} seeds"
         numbers = ("before", "after", "difference", "95 % interval")
-        named = {**self.by_type, "all segments": self.f1, "token accuracy": self.accuracy}
-        rows = tuple((name, *_cells(one)) for name, one in named.items())
+        rows = tuple((name, *_cells(one)) for name, one in self._named().items())
         found: list[str | Table] = [Table(f"held-out data{runs}", ("segment F1", *numbers), rows, numbers)]
         if self.num_units < FEW_UNITS:
             found.append(f"note: with {self._units()} the interval says little; give more held-out data")
         return [*found, self.verdict]
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One record a type, then all segments and token accuracy, for ``pandas.DataFrame``."""
-        named = {**self.by_type, "all segments": self.f1, "token accuracy": self.accuracy}
-        return [{"type": name, **one.to_json()} for name, one in named.items()]
+        """One record for each type, then all segments and token accuracy, for ``pandas.DataFrame``."""
+        return [{"type": name, **one.to_json()} for name, one in self._named().items()]
+
+    def _named(self) -> dict[str, Difference]:
+        return {**self.by_type, "all segments": self.f1, "token accuracy": self.accuracy}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -97,7 +99,7 @@ def compare(
     samples: int = 1000,
     seed: int = 0,
 ) -> Gain:
-    """Compare predictions for labelled sentences, of one run or several before and after."""
+    """Compare predictions for labelled sentences, of one or several runs before and as many after."""
     units = _units(sentences)
     gold = [sentence.labels for sentence in sentences]
     counts = [[_counts(units, gold, labels, scheme) for labels in runs] for runs in (before, after)]
@@ -117,7 +119,7 @@ def _cells(one: Difference) -> list[str]:
 
 
 def _units(sentences: Sequence[Sentence]) -> list[int]:
-    """The unit of each sentence: its document, or itself where there are no documents, or one alone."""
+    """The unit of each sentence: its document, or itself if there are no documents, or only one."""
     names = {sentence.document for sentence in sentences}
     numbers: dict[str | int, int] = {}
     keys = [sentence.document or number if len(names) > 1 else number for number, sentence in enumerate(sentences)]
@@ -125,7 +127,7 @@ def _units(sentences: Sequence[Sentence]) -> list[int]:
 
 
 def _counts(units: Sequence[int], gold: Predicted, predicted: Predicted, scheme: str) -> dict[Counted, Floats]:
-    """(true positives, predicted, gold) of each unit, (U, 3), by type, of all types and of tokens."""
+    """(true positives, predicted, gold) of each unit, (U, 3), for each type, all types and tokens."""
     size = (max(units, default=-1) + 1, 3)
     found: dict[Counted, Floats] = {SEGMENTS: np.zeros(size), TOKENS: np.zeros(size)}
     for unit, wanted, labels in zip(units, gold, predicted, strict=True):

@@ -1,4 +1,4 @@
-"""Gain: F1 on held-out data before and after labels were fixed."""
+"""Gain: how much F1 on held-out data changes when labels are fixed."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ def gain(
 ) -> Gain:
     """Retrain on ``before`` and on ``after``, the same data with other labels, and compare F1 on ``test``.
 
-    ``source`` is an index or a tagger. ``head`` solves the head exactly with features as they are (``l2``: default as
-    recorded); ``everything`` also trains the encoder again by the tagger's recipe, ``num_seeds`` times, from
-    ``encoder`` (default: the tagger's own) and with ``dev`` to choose the epoch. Finished runs are kept in the folder
-    ``work``. ``tagger`` is the folder of the index's tagger (default: where it was). The interval of the difference
-    comes from ``samples`` paired bootstrap resamples of the documents of ``test`` (sentences where it has none).
+    ``source`` is an index or a tagger. ``retrain="head"`` keeps the encoder and solves the head exactly, with strength
+    ``l2`` (default: that of the index or of the tagger's refit, else 1). ``retrain="everything"`` also trains the
+    encoder again by the tagger's recipe, for ``num_seeds`` seeds, from an untrained ``encoder`` (default: like the
+    tagger's) and with ``dev`` to choose the epoch; finished runs are kept in the folder ``work``. ``tagger`` is the
+    folder of the index's tagger (default: where it was). The interval of the difference comes from ``samples`` paired
+    bootstrap resamples of the documents of ``test`` (of sentences if it has no documents).
     """
     _check_options(before, after, test, retrain, dev, num_seeds, encoder, l2, samples, work)
     if tagger is not None and not isinstance(source, Index):
@@ -80,32 +81,35 @@ def _check_options(
     samples: int,
     work: str | Path | None,
 ) -> None:
-    """Refuse, before any work is done, what cannot be measured."""
+    """Raise, before any work is done, if options contradict each other."""
     for corpus, name in ((before, "before"), (after, "after")):
         if corpus.path.resolve() == test.path.resolve():
-            raise OptionError(f"{test.path}: the test data is also the data {name}; give held-out data")
-    if samples < 1 or num_seeds < 1:
-        raise OptionError("samples and seeds must be at least 1")
+            raise OptionError(f"{test.path}: the test data is also the training data {name}; give held-out data")
+    for name, number in (("samples", samples), ("num_seeds", num_seeds)):
+        if number < 1:
+            raise OptionError(f"{name} {number}: must be at least 1")
     if retrain == "head":
         for name, value in (("dev", dev), ("encoder", encoder), ("work", work)):
             if value is not None:
-                raise OptionError(f"{name} is only used when everything is retrained, not the head alone")
+                raise OptionError(f"{name} is only used if everything is retrained, not only the head")
         if num_seeds > 1:
-            raise OptionError("several seeds need everything retrained: the head has one optimum, whatever the seed")
+            raise OptionError(
+                "several seeds are only used if everything is retrained: the head has one optimum, whatever the seed"
+            )
     elif retrain != "everything":
         raise OptionError(f"retrain {retrain!r}: expected head or everything")
     elif l2 is not None:
-        raise OptionError("l2 is only used when the head alone is retrained")
+        raise OptionError("l2 is only used if only the head is retrained")
 
 
 def _l2(index: Index | None, tagger: Tagger) -> float:
-    """The strength that the head was fitted with."""
+    """The L2 strength that the head was fitted with."""
     recorded = tagger.record.get("refit", {}).get("options", {}).get("l2", 1.0)
     return index.manifest.l2 if index is not None else recorded
 
 
 def _known_rows(index: Index, before: Corpus) -> Rows | None:
-    """The features in the index, where it was built from this data."""
+    """The features in the index, if it was built from this data."""
     try:
         index.check_corpus(before)
     except IndexFolderError:

@@ -1,8 +1,8 @@
-"""Retrain a tagger on data before and after its labels were fixed, and compare on held-out data.
+"""Retrain a tagger on data before and after its labels were fixed, and compare the two on held-out data.
 
-``head_gain`` keeps the encoder: features are computed once and the head is solved exactly on either labels, so there is
-nothing random in it. ``full_gain`` trains encoder and head again by the tagger's recorded recipe, on either labels with
-the same seeds. Both compare predictions by the paired bootstrap (see ``bootstrap``).
+``head_gain`` keeps the encoder: features are computed once, and the head is solved exactly on the labels before and
+after, so nothing is random. ``full_gain`` trains encoder and head again by the tagger's recorded recipe, on both labels
+with the same seeds. Both compare predictions by the paired bootstrap (``bootstrap``).
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def head_gain(
     encoding: Progress | None = None,
     refitting: RefitProgress | None = None,
 ) -> Gain:
-    """With the encoder as it is and the head solved exactly before and after; ``tagger`` stays as it is.
+    """The gain with the encoder as it is and the head solved exactly; ``tagger`` itself is not changed.
 
-    ``rows`` are the features of ``before`` where they are known already, those of an index for example.
+    ``rows`` are the features of ``before`` if they are already known, for example from an index.
     """
     sentences = paired_sentences(tagger, before, after)
     held_out = _held_out(tagger, test)
@@ -96,14 +96,14 @@ def full_gain(
     seed: int = 0,
     training: Callable[[str, Step], None] | None = None,
 ) -> Gain:
-    """With encoder and head trained again by the recipe in ``tagger``'s record, for ``num_seeds`` seeds.
+    """The gain with encoder and head trained again by the tagger's recorded recipe, for ``num_seeds`` seeds.
 
     ``encoder`` makes an untrained encoder from a seed (default: of the tagger's kind and options). Finished runs and
-    checkpoints are kept in the folder ``work``, so that a run which is killed goes on when called again. ``training``
-    is called with the name of a run (``before-0``) and a step.
+    checkpoints are kept in the folder ``work``, so that an interrupted call resumes when repeated. ``training`` is
+    called with the name of a run (``before-0``) and a step.
     """
     if num_seeds < 1:
-        raise OptionError(f"seeds {num_seeds}: must be at least 1")
+        raise OptionError(f"num_seeds {num_seeds}: must be at least 1")
     recipe = recorded_recipe(tagger)
     _check_dev(tagger, recipe, dev)
     sides = dict(zip(("before", "after"), paired_sentences(tagger, before, after), strict=True))
@@ -136,19 +136,19 @@ def full_gain(
 
 
 def paired_sentences(tagger: Tagger, before: Corpus, after: Corpus) -> tuple[list[Sentence], list[Sentence]]:
-    """The sentences of ``before`` with their own labels and with those of ``after``.
+    """The sentences of ``before`` with their own labels, and with those of ``after``.
 
-    Raises unless the tokens are the same, some labels are not, and the tagger knows all of them.
+    Raises unless the tokens are the same, some labels differ, and the tagger knows all labels.
     """
     if len(before.sentences) != len(after.sentences):
         raise DataError(
             f"{before.path} has {len(before.sentences)} sentences, {after.path} {len(after.sentences)}; "
-            "give two copies of one file that differ in labels alone"
+            "give two copies of one file that differ only in labels"
         )
     for old, new in zip(before.sentences, after.sentences, strict=True):
         if old.tokens != new.tokens:
             places = " and ".join(at(one.path or one.id, one.lines[0] if one.lines else None) for one in (old, new))
-            raise DataError(f"{places}: the tokens differ; give two copies of one file that differ in labels alone")
+            raise DataError(f"{places}: the tokens differ; give two copies of one file that differ only in labels")
     tagger.check_corpus(before)
     tagger.labels.check(after.sentences)
     if num_changed(before, after) == 0:
@@ -158,7 +158,7 @@ def paired_sentences(tagger: Tagger, before: Corpus, after: Corpus) -> tuple[lis
 
 
 def num_changed(before: Corpus, after: Corpus) -> int:
-    """How many tokens have other labels."""
+    """Number of tokens whose labels differ."""
     pairs = zip(before.sentences, after.sentences, strict=True)
     return sum(a != b for old, new in pairs for a, b in zip(old.labels, new.labels, strict=True))
 
@@ -176,7 +176,7 @@ def _check_dev(tagger: Tagger, recipe: TrainOptions, dev: Corpus | None) -> None
 
 
 def _owner(tagger: Tagger, recipe: TrainOptions, encoder: Encoder, corpora: dict[str, Corpus | None]) -> dict[str, Any]:
-    """All that the runs depend on, beside their seeds."""
+    """Everything that the runs depend on, except their seeds."""
     return {
         "format": FORMAT,
         "recipe": {name: value for name, value in recipe.to_json().items() if name != "checkpoint_seconds"},
@@ -191,7 +191,7 @@ def _owner(tagger: Tagger, recipe: TrainOptions, encoder: Encoder, corpora: dict
 
 
 def _load_run(kept: RunFolder, run: str, tagger: Tagger, sentences: Sequence[Sentence]) -> Predicted | None:
-    """The predictions of a finished run."""
+    """The predictions of a finished run, or None."""
     saved = kept.read(f"{run}.safetensors")
     if saved is None:
         return None

@@ -1,10 +1,10 @@
-"""Out-of-sample probabilities by cross-validation: each sentence judged by a tagger that has not seen its document.
+"""Out-of-sample probabilities by cross-validation: each sentence is judged by a tagger that has not seen its document.
 
 ``out_of_sample`` refits the head for each fold on the features of the others: cheap, but the encoder has seen every
 label. ``encoder_folds`` trains an encoder for each fold too, and keeps finished folds in a folder. Both may learn from
 trusted sentences as well: the heads together with the training data, the taggers after it (``recipes.train_further``).
 
-folds.json           what they belong to (tagger, data, trusted data, options), and the checksum of each file
+folds.json           what the folds depend on (tagger, data, trusted data, options), and the checksum of each file
 fold-0.safetensors   marginals (n, C), conditional (n,) and joint (b,) losses of the fold's sentences
 """
 
@@ -46,16 +46,16 @@ from tagtrace.tagger.rows import token_places
 FORMAT = 2
 MARKER = "folds.json"
 MAX_REPEATS = 20
-"""Of trusted sentences, where they are very few."""
+"""Maximum number of times that trusted sentences are repeated."""
 
 _log = logging.getLogger(__name__)
 
 
 def assign_folds(documents: Sequence[str], num_folds: int = 5, seed: int = 0) -> Tensor:
-    """A fold for each sentence, (B,): sentences of one document together, folds of like numbers of documents.
+    """The fold of each sentence, (B,): a document is never split, and folds have about the same number of documents.
 
-    ``documents`` has the name of each sentence's document; a sentence without one, or of the only one that there is, is
-    a document of its own.
+    ``documents`` has the name of each sentence's document. A sentence without a document is a document of its own; so
+    is every sentence if there is only one document.
     """
     if num_folds < 2:
         raise OptionError(f"num_folds {num_folds}: must be at least 2")
@@ -82,10 +82,10 @@ def out_of_sample(
     device: torch.device | None = None,
     progress: Progress | None = None,
 ) -> Probabilities:
-    """Of heads refitted without each fold, as the index's was (same l2), from a warm start at it.
+    """The probabilities of heads refitted without each fold, with the l2 of the index and a warm start at its head.
 
     ``trusted`` sentences are added to every fold (``taught_head``). ``tolerance`` is for max |gradient|. ``progress``
-    counts the sentences whose probabilities are known.
+    counts the sentences that have been judged.
     """
     folds = assign_folds(index.documents, num_folds, seed)
     found = empty(index.lengths, index.label_ids, len(index.labels), "out-of-sample")
@@ -110,13 +110,13 @@ def taught_head(
 ) -> Head:
     """The index's head refitted on the sentences where ``keep`` (B,) is True, and on ``trusted`` ones.
 
-    Trusted sentences are few: they are repeated until they are at least as many as the others, so that what they teach
-    is not drowned.
+    Trusted sentences are few: they are repeated, at most ``MAX_REPEATS`` times, until they are at least as many as the
+    others, so that what they teach is not drowned out.
     """
     rows = [part for _, part in index.rows_where(keep)]
     if trusted is not None:
         if len(trusted.lengths) == 0:
-            raise DataError("there are no trusted sentences to learn from; give some")
+            raise DataError("there are no trusted sentences to learn from; give at least one")
         num_repeats = math.ceil(int(keep.sum()) / len(trusted.lengths))
         stored = Rows(trusted.features.to(rows[0].features.dtype), trusted.labels, trusted.lengths)
         rows += [stored] * min(num_repeats, MAX_REPEATS)
@@ -137,10 +137,10 @@ def encoder_folds(
     training: Callable[[int, Step], None] | None = None,
     progress: Progress | None = None,
 ) -> Probabilities:
-    """Of copies of ``tagger``, each trained on the other folds only; in the order of an index of ``corpus``.
+    """The probabilities of copies of ``tagger``, each trained on the other folds only, in the order of an index.
 
     ``tagger`` is untrained: one that has seen the labels would leak them. Each copy is trained further on ``trusted``
-    sentences, where there are any. Finished folds are kept in ``folder``, so a run that is killed goes on when called
+    sentences, if there are any. Finished folds are kept in ``folder``, so that an interrupted run resumes when called
     again with the same arguments. ``training`` is called with (fold, step).
     """
     options = options or TrainOptions()
@@ -173,22 +173,22 @@ def encoder_folds(
 
 
 def _checked_sentences(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
-    """The sentences of the corpus; refuses what would leak labels or cannot be trained."""
+    """The sentences of the corpus; raises if the tagger would leak labels or cannot be trained."""
     if not tagger.encoder.trainable:
-        raise OptionError(f"a {tagger.encoder.kind} encoder is not trained; refit the head alone for each fold")
+        raise OptionError(f"a {tagger.encoder.kind} encoder cannot be trained; refit only the head for each fold")
     if tagger.record.keys() & {"training", "refit"}:
-        raise OptionError("the tagger is trained already and has seen the labels; give an untrained one")
+        raise OptionError("the tagger is already trained and has seen the labels; give an untrained one")
     sentences = tagger.labelled(corpus.sentences, "training")
     names = [(sentence.path, sentence.document) for sentence in sentences if sentence.document]
     if tagger.unit == "document" and len(set(names)) < len(names):
-        raise DataError(f"{corpus.path}: a document stands in two places; put its sentences together")
+        raise DataError(f"{corpus.path}: the sentences of a document are not next to each other; put them together")
     return sentences
 
 
 def folds_owner(
     tagger: Tagger, corpus: Corpus, trusted: Sequence[Sentence], options: TrainOptions, num_folds: int, seed: int
 ) -> dict[str, Any]:
-    """All that the folds depend on."""
+    """Everything that the folds depend on."""
     return {
         "format": FORMAT,
         "tagger": tagger_fingerprint(tagger),
@@ -201,12 +201,12 @@ def folds_owner(
 
 
 def kept_folds(folder: str | Path, owner: dict[str, Any]) -> RunFolder:
-    """The finished folds in a folder; refuses those of another run."""
+    """The folder of finished folds; raises if it belongs to another run."""
     return RunFolder(folder, MARKER, owner, "folds").open()
 
 
 def load_fold(kept: RunFolder, fold: int, into: Probabilities, sentences: Tensor) -> bool:
-    """Fill in the fold's sentences from its file; False where it is missing or damaged."""
+    """Fill in the fold's sentences from its file; False if the file is missing or damaged."""
     saved, tokens = kept.read(_name(fold)), token_places(into.lengths, sentences)
     if saved is None:
         if kept.has(_name(fold)):

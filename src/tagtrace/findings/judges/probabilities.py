@@ -1,8 +1,8 @@
-"""What a head believes of the training labels: p(y_t | x) of every token, and what each label and sentence costs.
+"""What a head believes about the training labels: p(y_t | x) of every token, and the loss of each label and sentence.
 
 *In-sample* probabilities come from the head that was fitted to these labels; an encoder that memorised a wrong label
 hides it there. *Out-of-sample* ones come from a head, or a tagger, that has not seen the sentence's document
-(``folds``, ``encoder_folds``).
+(``folds``).
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ from tagtrace.tagger.recursions import run
 from tagtrace.tagger.rows import Rows, pad_rows, positions, token_places, unpad_rows
 from tagtrace.tagger.tagger import Tagger
 
-Source = Literal["in-sample", "out-of-sample"]
+Sample = Literal["in-sample", "out-of-sample"]
 
 SENTENCES = 4096
-"""Sentences that are encoded at a time."""
+"""Number of sentences that are encoded at a time."""
 MAX_TOKENS = 8192
 """Features are converted to the head's dtype this many tokens at a time (or one longer sentence)."""
 
 
 @dataclass(frozen=True)
 class Probabilities:
-    """N tokens in B sentences, in the order of the index."""
+    """The opinion of one judge: probabilities of N tokens in B sentences, in the order of the index."""
 
     marginals: Tensor
     """p(y_t = c | x), (N, C) float32."""
     labels: Tensor
     """The labels given, (N,)."""
     lengths: Tensor
-    """(B,)"""
+    """Number of tokens in each sentence, (B,)."""
     conditional_losses: Tensor
     """-log p(y_t | labels of all other tokens, x), (N,) float64."""
     joint_losses: Tensor
     """-log p(y | x) of each sentence, (B,) float64."""
-    source: Source
+    sample: Sample
+    """Whether the judge has seen the labels."""
 
     def __post_init__(self) -> None:
         num_tokens, num_sentences = len(self.labels), len(self.lengths)
@@ -58,34 +59,41 @@ class Probabilities:
             )
 
     def check_index(self, index: Index) -> None:
-        """Raise DataError unless these are of the labels of this index."""
+        """Raise DataError unless the probabilities were computed for this index."""
         same_sentences = torch.equal(self.lengths, index.lengths) and self.marginals.shape[1] == len(index.labels)
         if not same_sentences or not torch.equal(self.labels, index.label_ids):
-            raise DataError(f"{index.folder}: the probabilities are of other data; work them out for this index")
+            raise different_data(index)
+
+
+def different_data(index: Index) -> DataError:
+    """The error that probabilities do not belong to an index."""
+    problem = "the probabilities were computed on different data"
+    return DataError(f"{index.folder}: {problem}; compute them for this index")
 
 
 @torch.no_grad()
-def in_sample(index: Index, progress: Progress | None = None) -> Probabilities:
-    """Of the index's own head, in one pass over its features."""
+def in_sample(index: Index, progress: Progress | None = None, *, head: Head | None = None) -> Probabilities:
+    """The probabilities of the index's own head, or of another ``head``, in one pass over the stored features."""
     probabilities = empty(index.lengths, index.label_ids, len(index.labels))
+    head = index.head if head is None else head
     for shard in index.shards:
         sentences = torch.arange(shard.first_sentence, shard.first_sentence + len(shard.lengths))
-        fill(probabilities, sentences, index.head, shard.rows())
+        fill(probabilities, sentences, head, shard.rows())
         if progress is not None:
             progress(int(sentences[-1]) + 1, index.num_sentences)
     return probabilities
 
 
-def empty(lengths: Tensor, labels: Tensor, num_labels: int, source: Source = "in-sample") -> Probabilities:
+def empty(lengths: Tensor, labels: Tensor, num_labels: int, sample: Sample = "in-sample") -> Probabilities:
     """Probabilities to be filled in; NaN until then."""
     marginals = torch.full((len(labels), num_labels), torch.nan)
     losses = torch.full((len(labels),), torch.nan, dtype=torch.float64)
-    return Probabilities(marginals, labels, lengths, losses, losses.new_full((len(lengths),), torch.nan), source)
+    return Probabilities(marginals, labels, lengths, losses, losses.new_full((len(lengths),), torch.nan), sample)
 
 
 @torch.no_grad()
 def fill(probabilities: Probabilities, sentences: Tensor, head: Head, rows: Rows) -> None:
-    """Set the values of ``sentences`` (b,), whose features are ``rows``, in the same order, to what ``head`` gives."""
+    """Set the values of ``sentences`` (b,), whose features are ``rows`` in the same order, to those of ``head``."""
     places = token_places(probabilities.lengths, sentences)  # (n,)
     first_token = first_sentence = 0
     for chunk in rows.chunks(MAX_TOKENS):

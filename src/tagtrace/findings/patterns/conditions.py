@@ -1,8 +1,8 @@
-"""Where training segments stand, as conditions that a mistake may follow, counted over a whole index at once.
+"""Conditions: where training segments occur, which a mistake may depend on, counted over a whole index at once.
 
 An *opportunity* for a change of type X is a training segment of type X; for a change of unlabelled tokens, a token
 labelled O. Each meets four conditions: how its document begins, its text, the token before it and the token after it.
-Words are numbered, so that counting is a matter of ``bincount``.
+Words are numbered, so that ``bincount`` can count them.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class Condition:
 
 @dataclass(frozen=True)
 class Opportunities:
-    """n training segments that one kind of change could be made to."""
+    """n training segments to which one kind of change could be made."""
 
     starts: np.ndarray
     """Rows of their first tokens, (n,), ascending."""
     stops: np.ndarray
     """(n,)"""
     codes: dict[ConditionKind, np.ndarray]
-    """What each meets: the number of a string, (n,)."""
+    """By kind, the condition that each segment meets, as the number of a string, (n,)."""
     strings: dict[ConditionKind, Sequence[str]]
-    """The strings of each kind."""
+    """By kind, the strings by number."""
 
 
 class NumberedText:
@@ -70,7 +70,7 @@ class NumberedText:
     def __init__(self, index: Index) -> None:
         self.index = index
         self.words, words = index.words()  # (N,)
-        self.edge = len(words)  # stands for the edge of a sentence
+        self.edge = len(words)  # the edge of a sentence
         self.vocabulary = [*words, ""]
         names = index.labels.type_of
         self.labels = index.label_ids.numpy()  # (N,)
@@ -113,7 +113,7 @@ class NumberedText:
 
     @cached_property
     def continues(self) -> np.ndarray:
-        """Whether a token goes on with the segment, or run of O, of the token before it, (N,)."""
+        """Whether a token continues the segment, or the run of O, of the token before it, (N,)."""
         scheme, labels = self.index.labels.scheme, self.index.labels.labels
         if scheme == "plain":
             return np.zeros(len(self.words), dtype=bool)
@@ -132,12 +132,12 @@ class NumberedText:
         return first + finding.start, first + finding.stop
 
     def given_types(self, finding: Finding) -> Types:
-        """The types of the segments that a finding holds."""
+        """The types of the segments in a finding."""
         start, stop = self.rows(finding)
         return tuple(sorted({self.types[number] for number in self.type[start:stop]} - {"O"}))
 
     def opportunities(self, types: Types, findings: Sequence[Finding]) -> Opportunities:
-        """Of changes from ``types``; unlabelled ``findings`` of several tokens say which texts of O are one form."""
+        """The opportunities for changes from ``types``; ``findings`` are needed for the forms of unlabelled tokens."""
         wanted = [self._number(type_) for type_ in types or ("O",)]
         is_wanted = np.isin(self.type, wanted)
         if types:
@@ -168,7 +168,7 @@ class NumberedText:
     def _token_forms(
         self, starts: np.ndarray, is_wanted: np.ndarray, findings: Sequence[Finding]
     ) -> tuple[np.ndarray, list[str]]:
-        """A token's form is its word, or the text of a finding that begins there or, elsewhere, is the same."""
+        """The form of a token is its word, or the text of a finding if that text begins there."""
         strings, places = list(self.vocabulary), np.full(len(self.words), -1)
         places[starts] = self.words[starts]
         texts = {(start, stop): tuple(self.words[start:stop].tolist()) for start, stop in map(self.rows, findings)}
@@ -183,9 +183,7 @@ class NumberedText:
         return places[starts], strings
 
     def _repeats(self, text: tuple[int, ...], rows: np.ndarray, is_wanted: np.ndarray) -> np.ndarray:
-        """Those of ``rows``, where the first word stands, from which all of ``text`` follows, wanted, in one
-        sentence.
-        """
+        """Those of ``rows``, places of the first word, where all of ``text`` is in one sentence and wanted."""
         rows = rows[rows + len(text) <= len(self.words)]
         for shift in range(1, len(text)):
             there = rows + shift
