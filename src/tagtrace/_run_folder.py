@@ -1,8 +1,7 @@
 """A folder that belongs to one run: an interrupted run resumes from it, any other run is refused.
 
-The marker, a JSON file, holds the *owner* (everything that the results depend on), notes, and the files that are
-complete, with their checksums. It is replaced atomically after each step, so a run that is killed at any moment loses
-at most the step it was at.
+The marker, a JSON file, records the *owner* (everything that the results depend on), notes, and the complete files with
+their checksums. It is replaced atomically after each step, so a run that is killed loses at most one step.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from tagtrace._checks import OptionError, TagtraceError
-from tagtrace._files import file_moved_when_whole
+from tagtrace._files import write_json
 from tagtrace._tensor_files import FileRecord, map_tensors, write_tensors
 
 
@@ -45,18 +44,26 @@ class RunFolder:
         return (self.folder / self.marker).is_file()
 
     def open(self) -> RunFolder:
-        """Take over what an interrupted run left, or begin; raises where the folder is someone else's."""
+        """Resume an interrupted run or begin a new one; raises if the folder belongs to anything else."""
+        self.resume_or_check()
+        if not self.has_begun:
+            self.begin()
+        return self
+
+    def resume_or_check(self) -> None:
+        """Read what an interrupted run left; raises if the folder belongs to anything else."""
         if self.has_begun:
             self.resume()
         elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
-            raise self.error(f"{self.folder}: exists and has no {self.marker}; {self.remedy}")
-        else:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.save()
-        return self
+            raise self.error(f"{self.folder}: exists and has no {self.marker}; move it or choose another folder")
+
+    def begin(self) -> None:
+        """Create the folder, if there is none, and write the marker."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.save()
 
     def resume(self) -> None:
-        """Read the marker; raises where it is damaged or belongs to another run."""
+        """Read the marker; raises if it is damaged or belongs to another run."""
         path = self.folder / self.marker
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
@@ -76,8 +83,7 @@ class RunFolder:
         """Write the marker."""
         files = [record.to_json() for record in self.files.values()]
         saved = {"owner": self.owner, "notes": self.notes, "files": files}
-        with file_moved_when_whole(self.folder / self.marker) as stream:
-            stream.write(json.dumps(saved, indent=1, ensure_ascii=False).encode())
+        write_json(self.folder / self.marker, saved)
 
     def has(self, *names: str) -> bool:
         """Whether these files are complete."""
@@ -90,7 +96,7 @@ class RunFolder:
         self.save()
 
     def read(self, name: str) -> dict[str, Tensor] | None:
-        """The tensors of a complete file, memory-mapped; None where it is missing or damaged."""
+        """The tensors of a complete file, memory-mapped; None if it is missing or damaged."""
         record = self.files.get(name)
         if record is None or record.problem(self.folder, contents=True) is not None:
             return None
@@ -100,7 +106,7 @@ class RunFolder:
             return None
 
     def forget(self, names: Iterable[str]) -> None:
-        """Delete files that are no longer needed, and their folders where these are empty."""
+        """Delete files that are no longer needed, and their folders once these are empty."""
         for name in list(names):
             self.files.pop(name, None)
             path = self.folder / name

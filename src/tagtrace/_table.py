@@ -13,14 +13,14 @@ from textwrap import wrap
 from tagtrace._markup import Html, element
 
 WIDTH = 100
-"""Characters of a line of text."""
+"""Maximum number of characters in a line of text."""
 MIN_COLUMN = 12
-"""Characters that a column keeps when a table is too wide."""
+"""Columns are not narrowed below this number of characters."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under column names. A cell may hold several lines; ``right`` names right-aligned columns."""
+    """Rows of cells under column names. A cell may have several lines; ``right`` names right-aligned columns."""
 
     title: str
     columns: tuple[str, ...]
@@ -47,11 +47,10 @@ class Table:
         return "\n".join(lines)
 
     def _widths(self) -> list[int]:
-        """The width of each column; the widest is narrowed until a line fits."""
+        """The width of each column; the widest column is narrowed until the table fits a line."""
         cells = [self.columns, *self.rows]
         widths = [
-            max(len(line) for row in cells for line in (row[column].split("\n") or [""]))
-            for column in range(len(self.columns))
+            max(len(line) for row in cells for line in row[column].split("\n")) for column in range(len(self.columns))
         ]
         while sum(widths) + 2 * (len(widths) - 1) > WIDTH and max(widths) > MIN_COLUMN:
             widths[widths.index(max(widths))] -= 1
@@ -68,9 +67,8 @@ class Table:
         """A table element; everything in it is escaped."""
         head = element("tr", [element("th", name, scope="col") for name in self.columns])
         body = [element("tr", [element("td", _broken(cell)) for cell in row]) for row in self.rows]
-        return element(
-            "table", element("caption", self.title), element("thead", head), element("tbody", body), class_="tagtrace"
-        )
+        caption = element("caption", self.title) if self.title else None
+        return element("table", caption, element("thead", head), element("tbody", body), class_="tagtrace")
 
 
 def _wrapped(cell: str, width: int) -> list[str]:

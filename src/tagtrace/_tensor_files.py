@@ -29,7 +29,7 @@ class FileRecord:
     sha256: str
 
     def is_there(self, folder: Path) -> bool:
-        """Whether the folder holds a file of this name and size."""
+        """Whether the folder has a file of this name and size."""
         path = folder / self.name
         return path.is_file() and path.stat().st_size == self.num_bytes
 
@@ -41,7 +41,7 @@ class FileRecord:
         if not self.is_there(folder):
             return f"{path}: has {path.stat().st_size:,} bytes, but {self.num_bytes:,} were written"
         if contents and file_sha256(path) != self.sha256:
-            return f"{path}: its checksum is not the recorded one, so it was changed"
+            return f"{path}: its checksum differs from the recorded one"
         return None
 
     def to_json(self) -> dict[str, Any]:
@@ -49,13 +49,13 @@ class FileRecord:
 
 
 def file_sha256(path: Path) -> str:
-    """sha256 of a file, read piece by piece."""
+    """The sha256 of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> FileRecord:
-    """Write a safetensors file aside; it takes its name when it is complete and on the disk."""
+    """Write a safetensors file under a temporary name; it is renamed once it is complete and on disk."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")

@@ -1,4 +1,4 @@
-"""The labels a tagger knows, in a fixed order."""
+"""The labels that a tagger knows, in a fixed order."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class LabelSet:
             raise DataError("a label set needs at least one label; none was found")
         if len(set(self.labels)) < len(self.labels):
             raise DataError(f"a label set needs distinct labels; found {_some(self.labels)}")
-        normalise(self.labels, self.scheme)  # raises where a label does not belong to the scheme
+        normalise(self.labels, self.scheme)  # raises if a label does not belong to the scheme
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sentence], scheme: str) -> LabelSet:
-        """All labels that occur; in iob2 both ``B-X`` and ``I-X`` of every type, whether seen or not."""
+        """All labels that occur; in iob2 both ``B-X`` and ``I-X`` of every type, even if only one occurs."""
         seen: set[str] = set()
         for sentence in sentences:
             seen.update(sentence.labels)
@@ -51,7 +51,7 @@ class LabelSet:
         seen.discard("O")
         if scheme == "io":
             return cls(("O", *sorted(seen)), scheme)
-        normalise(sorted(seen), scheme)  # raises where a label does not belong to the scheme
+        normalise(sorted(seen), scheme)  # raises if a label does not belong to the scheme
         types = sorted({label[2:] for label in seen})
         return cls(("O", *(f"{prefix}-{type_}" for type_ in types for prefix in "BI")), scheme)
 
@@ -89,16 +89,16 @@ class LabelSet:
         """
         found = np.array([name in (label, type_) for label, type_ in zip(self.labels, self.type_of, strict=True)])
         if not found.any():
-            raise OptionError(f"unknown label {name!r}; known are {_some(sorted(set(self.type_of)))}")
+            raise OptionError(f"unknown label {name!r}; expected one of {_some(sorted(set(self.type_of)))}")
         return found
 
     def pair_masks(self, pair: str, expected: str = "GOLD:PREDICTED") -> tuple[np.ndarray, np.ndarray]:
-        """The labels that both sides of a pair such as ``ORG:LOC`` name, (C,) bool each; no label may be on both."""
+        """The labels that each side of a pair such as ``ORG:LOC`` names, (C,) bool each; the two must not overlap."""
         if pair.count(":") != 1:
             raise OptionError(f"pair {pair!r}: expected {expected}, for example ORG:LOC")
         first, second = (self.mask(name) for name in pair.split(":"))
         if (first & second).any():
-            raise OptionError(f"pair {pair!r}: expected two labels that have nothing in common")
+            raise OptionError(f"pair {pair!r}: expected two different labels")
         return first, second
 
     def spell(self, type_: str, length: int) -> list[int]:
@@ -127,11 +127,11 @@ class LabelSet:
         except DataError as error:
             raise OptionError(str(error)) from None
         if len(ids) != length:
-            raise OptionError(f"{len(ids)} labels for {length} tokens; give one for each, or a type")
+            raise OptionError(f"{len(ids)} labels for {length} tokens; give one label for each token, or a type")
         return ids
 
     def index(self, label: str) -> int:
-        """The place of a label in the set."""
+        """The number of a label."""
         try:
             return self._index[label]
         except KeyError:
@@ -149,17 +149,17 @@ class LabelSet:
         return tuple([self.labels[index] for index in ids])
 
     def check(self, sentences: Iterable[Sentence]) -> None:
-        """Raise where a sentence has a label that is not in the set, and say where."""
+        """Raise if a sentence has a label that is not in the set; the error names the place."""
         for sentence in sentences:
             if self._index.keys() >= set(sentence.labels):
                 continue
             place = next(i for i, label in enumerate(sentence.labels) if label not in self._index)
             line = sentence.lines[place] if place < len(sentence.lines) else None
             where = at(sentence.path or sentence.id or "sentence", line)
-            raise DataError(f"{where}: {self._unknown(sentence.labels[place])}; train with it or change it")
+            raise DataError(f"{where}: {self._unknown(sentence.labels[place])}; change it, or train with it")
 
     def _unknown(self, label: str) -> str:
-        return f"unknown label {label!r}; the set knows {_some(self.labels)}"
+        return f"unknown label {label!r}; the known labels are {_some(self.labels)}"
 
     def forbidden_transitions(self) -> np.ndarray:
         """(C, C) bool, ``[from, to]``: True where ``to`` cannot follow ``from`` in valid iob2.

@@ -1,4 +1,4 @@
-"""What a data file holds, counted."""
+"""Counts of what a data file contains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tagtrace.data.schemes import segments
 
 @dataclass(frozen=True)
 class Summary(Described):
-    """Counts of one corpus. Types and labels come most frequent first, equals by name."""
+    """Counts of one corpus. Types and labels are sorted by frequency, then by name."""
 
     path: str
     format: str
@@ -51,7 +51,7 @@ class Summary(Described):
 
 
 def summarise(corpus: Corpus) -> Summary:
-    """Count what a corpus holds."""
+    """Count the documents, sentences, tokens, segments and labels of a corpus."""
     num_labels: Counter[str] = Counter()
     num_segments: Counter[str] = Counter()
     for sentence in corpus.sentences:
@@ -74,7 +74,7 @@ def summarise(corpus: Corpus) -> Summary:
 
 
 def summary_table(summaries: Sequence[Summary]) -> Table:
-    """Counts of several files side by side, one column a file."""
+    """Counts of several files side by side, one column per file."""
     types = sorted({name for summary in summaries for name in summary.segments_per_type})
     names = tuple(Path(summary.path).name for summary in summaries)
     rows = [("format", *(s.format for s in summaries)), ("scheme", *(s.scheme for s in summaries))]
@@ -86,13 +86,13 @@ def summary_table(summaries: Sequence[Summary]) -> Table:
 
 
 def check_same_types(summaries: Sequence[Summary]) -> None:
-    """Raise where a file has types that the first one lacks: a tagger trained on the first cannot know them."""
+    """Raise if a file has types that the first one does not have: a tagger trained on the first cannot predict them."""
     first = summaries[0]
     for summary in summaries[1:]:
         unknown = sorted(set(summary.segments_per_type) - set(first.segments_per_type))
         if unknown:
             raise DataError(
-                f"{summary.path}: has types that {first.path} lacks: {', '.join(unknown)}; a tagger trained on "
+                f"{summary.path}: has types that {first.path} does not have: {', '.join(unknown)}; a tagger trained on "
                 f"{first.path} cannot predict them (give the training file first)"
             )
 

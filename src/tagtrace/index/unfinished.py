@@ -17,7 +17,7 @@ PROGRESS = "progress.json"
 
 
 class Unfinished(RunFolder):
-    """What exists already of the index ``target``; refuses what another build left."""
+    """The finished parts of the index ``target``; those of another build are refused."""
 
     def __init__(self, target: str | Path, owner: Mapping[str, Any], *, restart: bool = False) -> None:
         self.target = Path(target).resolve()
@@ -29,25 +29,20 @@ class Unfinished(RunFolder):
             error=IndexFolderError,
             remedy="repeat the run that began it, or restart to begin again",
         )
-        if self.has_begun:
-            if restart:
-                self.remove()
-            else:
-                self.resume()
-        elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
-            raise IndexFolderError(f"{self.folder}: exists and has no {PROGRESS}; move it or choose another folder")
+        if restart and self.has_begun:
+            self.remove()
+        self.resume_or_check()
 
     @property
     def num_bytes(self) -> int:
-        """What is written already."""
+        """The number of bytes written so far."""
         return sum(record.num_bytes for record in self.files.values())
 
     @contextmanager
     def kept_if_useful(self) -> Iterator[None]:
-        """Make the folder; after an error it stays only where it holds something complete to resume from."""
+        """Create the folder; after an error it is kept only if it has a complete file to resume from."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.save()
+            self.begin()
             yield
         except BaseException:
             if not self.files:
@@ -55,7 +50,7 @@ class Unfinished(RunFolder):
             raise
 
     def finish(self, manifest: Mapping[str, Any]) -> None:
-        """Add the manifest and move the folder to its place; an older index there is deleted last."""
+        """Add the manifest and move the folder into place; an older index there is deleted last."""
         with file_moved_when_whole(self.folder / MARKER) as stream:
             stream.write(json.dumps(manifest, indent=1).encode())
         for path in self.folder.iterdir():
