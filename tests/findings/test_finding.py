@@ -117,9 +117,9 @@ def changed(**values: Any) -> str:
         (changed(confidence=None), "confidence cannot be null"),
         (changed(scores=[1]), r"scores cannot be \[1\]"),
         (changed(pattern="1"), 'pattern cannot be "1"'),
-        (changed(proposed=["B-ORG"]), "tokens 2:4 need a token and two labels each"),
-        (changed(start=4), "tokens 4:4 need"),
-        (changed(start=-1, stop=1), "tokens -1:1 need"),
+        (changed(proposed=["B-ORG"]), "tokens 2:4: each needs a given and a proposed label"),
+        (changed(start=4), "tokens 4:4: each needs"),
+        (changed(start=-1, stop=1), "tokens -1:1: each needs"),
     ],
     ids=["json", "list", "null", "deep", "missing", "unknown", "text", "number", "rank", "bool", "float", "none",
          "scores", "pattern", "labels", "empty", "negative"],
@@ -127,7 +127,9 @@ def changed(**values: Any) -> str:
 def test_a_bad_line_is_named(tmp_path: Path, line: str, reason: str) -> None:
     path = tmp_path / "findings.jsonl"
     path.write_text(f"{TWO.to_json()}\n\n{line}\n", encoding="utf-8")
-    with pytest.raises(DataError, match=rf"findings.jsonl, line 3: no finding \({reason}.*\); give the findings.jsonl"):
+    with pytest.raises(
+        DataError, match=rf"findings.jsonl, line 3: not a finding \({reason}.*\); give the findings.jsonl"
+    ):
         read_findings(path)
 
 

@@ -1,19 +1,21 @@
-"""Findings applied to data: what changes, what is logged, what is refused."""
+"""Findings applied to data: which are chosen, what changes, what is logged, written and refused."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagtrace._checks import DataError
+from tagtrace._checks import DataError, OptionError
+from tagtrace._table import Table
 from tagtrace.data import Corpus, ReadOptions, Sentence, read_corpus, violations, write_corpus
 from tagtrace.findings.finding import Finding
-from tagtrace.findings.fix import Change, fix, read_changes, replay, write_changes
+from tagtrace.findings.fix import Change, choose_findings, default_log, fix, read_changes, replay, write_changes
 
 TEXT = """-DOCSTART- O
 
@@ -81,7 +83,7 @@ def test_findings_of_whole_documents_are_found_by_the_documents_name(corpus: Cor
 @pytest.mark.parametrize(
     ("start", "stop", "proposed", "expected", "changed"),
     [
-        (2, 3, "B-LOC", "O B-LOC B-LOC B-ORG I-ORG", (2, 4, "B-LOC B-ORG", 1)),  # the rest goes on as a segment
+        (2, 3, "B-LOC", "O B-LOC B-LOC B-ORG I-ORG", (2, 4, "B-LOC B-ORG", 1)),  # the rest becomes a segment
         (2, 3, "O", "O B-LOC O B-ORG I-ORG", (2, 4, "O B-ORG", 1)),
         (3, 4, "O", "O B-LOC B-ORG O B-ORG", (3, 5, "O B-ORG", 1)),
         (2, 3, "I-LOC", "O B-LOC I-LOC B-ORG I-ORG", (2, 4, "I-LOC B-ORG", 1)),  # joins the segment before
@@ -116,7 +118,7 @@ def test_overlapping_findings_that_agree_are_both_made(corpus: Corpus) -> None:
     assert replay(corpus, fixed.changes).corpus == fixed.corpus
 
 
-def test_what_is_there_already_is_no_change(corpus: Corpus) -> None:
+def test_labels_that_are_already_there_are_not_a_change(corpus: Corpus) -> None:
     fixed = fix(corpus, [about(corpus, "train-0:1", 0, 1, "B-LOC")])
     assert fixed.changes == ()
     assert fixed.corpus == corpus
@@ -141,11 +143,138 @@ def test_the_files_own_scheme_and_format_stay(tmp_path: Path, text: str, expecte
     assert (tmp_path / "b.txt").read_text() == expected
 
 
+# Choosing
+
+
+@pytest.fixture
+def ranked(corpus: Corpus) -> list[Finding]:
+    """Six findings, not in order: ranks 1 to 6, patterns 1 2 1 2 1 and none, confidence falling from 0.9 to 0.4."""
+    one = about(corpus, "train-0:1", 0, 1, "B-ORG")
+    numbers = zip(range(1, 7), (1, 2, 1, 2, 1, None), strict=True)
+    found = [replace(one, rank=rank, pattern=number, confidence=1 - rank / 10) for rank, number in numbers]
+    return [found[place] for place in (3, 0, 5, 1, 4, 2)]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ({}, [1, 2, 3, 4, 5, 6]),
+        ({"top": 2}, [1, 2]),
+        ({"top": 100}, [1, 2, 3, 4, 5, 6]),
+        ({"patterns": [1]}, [1, 3, 5]),
+        ({"patterns": [1, 2]}, [1, 2, 3, 4, 5]),
+        ({"min_confidence": 0.7}, [1, 2, 3]),
+        ({"min_confidence": 0}, [1, 2, 3, 4, 5, 6]),
+        ({"ranks": (6, 2)}, [2, 6]),
+        ({"patterns": [1], "top": 3}, [1, 3]),  # of the first three, those of pattern 1
+        ({"patterns": [2], "min_confidence": 0.65, "ranks": [2, 4, 6]}, [2]),
+    ],
+)
+def test_chosen_findings_meet_all_conditions(
+    ranked: list[Finding], conditions: dict[str, Any], expected: list[int]
+) -> None:
+    assert [one.rank for one in choose_findings(ranked, **conditions)] == expected
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        ({"top": 0}, "^top 0: must be at least 1$"),
+        ({"min_confidence": 1.5}, "^min_confidence 1.5: must be from 0 to 1$"),
+        ({"patterns": [1, 3]}, "^pattern 3: no finding belongs to it"),
+        ({"ranks": [1, 7]}, "^rank 7: no finding has it"),
+        ({"patterns": [2], "top": 1}, "^no finding meets all conditions; drop one of them$"),
+        ({"min_confidence": 0.95}, "^no finding meets all conditions"),
+    ],
+)
+def test_conditions_that_cannot_be_met_are_refused(
+    ranked: list[Finding], conditions: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        choose_findings(ranked, **conditions)
+
+
+def test_findings_of_two_audits_are_refused(ranked: list[Finding]) -> None:
+    with pytest.raises(DataError, match="2 findings have the rank 4; give the findings of one audit"):
+        choose_findings([*ranked, ranked[0]])
+
+
+# Saving
+
+
+def test_save_writes_the_data_and_the_log_beside_it(corpus: Corpus, tmp_path: Path) -> None:
+    fixed = fix(corpus, [about(corpus, "train-0:1", 0, 1, "B-ORG"), about(corpus, "train-1:0", 2, 3, "O", rank=2)])
+    out = tmp_path / "new" / "fixed.conll"
+    assert fixed.save(out) == 3
+    assert out.read_text() == TEXT.replace("Delft B-LOC", "Delft B-ORG").replace("Fox B-ORG", "Fox O").replace(
+        "Ltd I-ORG", "Ltd B-ORG"
+    )
+    assert default_log(out) == tmp_path / "new" / "fixed.conll.changes.jsonl"
+    assert tuple(read_changes(default_log(out))) == fixed.changes
+    assert sorted(path.name for path in out.parent.iterdir()) == ["fixed.conll", "fixed.conll.changes.jsonl"]
+    fixed.save(tmp_path / "other.conll", tmp_path / "log.jsonl")
+    assert (tmp_path / "log.jsonl").read_bytes() == default_log(out).read_bytes()
+    assert not default_log(tmp_path / "other.conll").exists()
+
+
+def test_save_never_replaces_the_data(corpus: Corpus, tmp_path: Path) -> None:
+    fixed = fix(corpus, [about(corpus, "train-0:1", 0, 1, "B-ORG")])
+    (tmp_path / "link.conll").symlink_to(corpus.path)
+    for path in (corpus.path, tmp_path / "link.conll", tmp_path / "new" / ".." / "train.conll"):
+        for overwrite in (False, True):
+            with pytest.raises(OptionError, match="is the data to fix, which is never overwritten"):
+                fixed.save(path, overwrite=overwrite)
+            with pytest.raises(OptionError, match="is the data to fix, which is never overwritten"):
+                fixed.save(tmp_path / "out.conll", path, overwrite=overwrite)
+    assert corpus.path.read_text() == TEXT
+    assert not (tmp_path / "out.conll").exists()
+
+
+def test_save_replaces_other_files_only_if_told_to(corpus: Corpus, tmp_path: Path) -> None:
+    fixed = fix(corpus, [about(corpus, "train-0:1", 0, 1, "B-ORG")])
+    out = tmp_path / "out.conll"
+    for path in (out, default_log(out)):
+        path.write_text("mine")
+        with pytest.raises(OptionError, match=rf"{path.name}: exists already; choose another file"):
+            fixed.save(out)
+        assert path.read_text() == "mine"
+        path.unlink()
+    out.write_text("mine")
+    assert fixed.save(out, overwrite=True) == 1
+    assert out.read_text() == TEXT.replace("Delft B-LOC", "Delft B-ORG")
+    with pytest.raises(OptionError, match="cannot be both"):
+        fixed.save(tmp_path / "same.conll", tmp_path / "same.conll")
+
+
+def test_description_and_records(corpus: Corpus) -> None:
+    wanted = [
+        about(corpus, "train-0:1", 0, 1, "B-ORG"),
+        replace(about(corpus, "train-1:0", 2, 3, "O", rank=2), confidence=0.5),
+        about(corpus, "train-0:0", 0, 2, "B-PER I-PER", rank=3),
+    ]
+    fixed = fix(corpus, wanted)
+    table, *notes = fixed.describe()
+    assert isinstance(table, Table)
+    assert table.rows == (("LOC", "ORG", "1"), ("ORG", "O+ORG", "1")) or len(table.rows) == 2
+    assert notes == [
+        "note: 1 of the proposals have a confidence of at most 0.5; set a minimum confidence to leave them out",
+        "note: 1 of the proposals are the labels that are already in the data",
+        "note: 1 of the changes also replaced a B- or I- that was not proposed, to keep segments well formed "
+        "(the first: rank 2, line 15)",
+    ]
+    assert str(fixed).splitlines()[0] == "changes"
+    assert "<table" in fixed._repr_html_()
+    assert [(one["rank"], one["new"], one["repaired"]) for one in fixed.to_records()] == [
+        (1, ("B-ORG",), 0), (2, ("O", "B-ORG"), 1)
+    ]  # fmt: skip
+    assert (fixed.num_asked, fixed.num_unlikely) == (3, 1)
+
+
 # The log
 
 
 def test_a_log_repeats_a_fix_in_a_copy_with_another_name(corpus: Corpus, tmp_path: Path) -> None:
-    """A CoNLL file names its sentences after itself: a copy is told by lines and tokens."""
+    """A CoNLL file names its sentences after itself: in a copy, sentences are found by lines and tokens."""
     wanted = [about(corpus, "train-1:0", 2, 3, "B-LOC"), about(corpus, "train-0", 3, 5, "O I-LOC", rank=2)]
     fixed = fix(corpus, wanted)
     write_changes(fixed.changes, tmp_path / "log.jsonl")
@@ -174,12 +303,12 @@ def test_a_copy_in_json_lines_without_ids(tmp_path: Path) -> None:
     assert labels_of(replay(second, fixed.changes).corpus) == ["O O", "O B-X"]
 
 
-def test_a_log_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     good = Change(1, "s", 1, 0, 1, ("a",), ("O",), ("B-X",)).to_json()
     for line in ("{", '{"rank": 1}', "[]", good.replace('"start": 0', '"start": "0"')):
         path.write_text(f"{good}\n{line}\n")
-        with pytest.raises(DataError, match=r"log.jsonl, line 2: no change .*give the log that fix wrote"):
+        with pytest.raises(DataError, match=r"log.jsonl, line 2: not a change .*give the log of a fix"):
             read_changes(path)
     with pytest.raises(DataError, match="cannot be read"):
         read_changes(tmp_path / "none.jsonl")
@@ -204,7 +333,9 @@ def test_any_proposals_leave_well_formed_labels_and_a_log_that_repeats_them(edit
         assert labels[t][1:] == label[1:]  # the type is the one proposed, B- or I- may be repaired
     logged = {t for change in fixed.changes for t in range(change.start, change.stop)}
     assert all(t in logged for t in range(5) if labels[t] != given_labels[t])
-    assert replay(corpus, fixed.changes) == fixed
+    again = replay(corpus, fixed.changes)
+    assert (again.corpus, again.changes) == (fixed.corpus, fixed.changes)
+    assert again.num_asked == len(fixed.changes) <= fixed.num_asked == len(edits)
 
 
 # Refusals
@@ -222,13 +353,13 @@ def test_findings_of_other_data_are_refused(corpus: Corpus) -> None:
     refused("the tokens there are 'Delft', not 'Breda'", tokens=("Breda",))
     refused(r"the labels there are B-LOC, not B-PER \(the data has changed\)", given=("B-PER",))
     refused("the sentence has 2 tokens", start=5, stop=6)
-    refused("a label given and a new one for each", proposed=("B-ORG", "I-ORG"))
+    refused("a given and a new label for each", proposed=("B-ORG", "I-ORG"))
     refused("the new label 'Q-ORG' does not belong to the scheme iob2", proposed=("Q-ORG",))
 
 
 def test_data_that_is_fixed_already_is_refused(corpus: Corpus) -> None:
     one = about(corpus, "train-0:1", 0, 1, "B-ORG")
-    with pytest.raises(DataError, match=r"the labels there are B-ORG, not B-LOC \(it is fixed already\)"):
+    with pytest.raises(DataError, match=r"the labels there are B-ORG, not B-LOC \(it is already fixed\)"):
         fix(fix(corpus, [one]).corpus, [one])
 
 

@@ -88,9 +88,7 @@ class Finding:
         if not 0 <= found.start < found.stop or any(
             len(labels) != found.stop - found.start for labels in (found.tokens, found.given, found.proposed)
         ):
-            raise ValueError(
-                f"tokens {found.start}:{found.stop}: expected a token, a given and a proposed label for each"
-            )
+            raise ValueError(f"tokens {found.start}:{found.stop}: each needs a given and a proposed label")
         return found
 
 

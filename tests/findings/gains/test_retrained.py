@@ -10,10 +10,8 @@ import pytest
 import torch
 
 from tagtrace._checks import DataError, OptionError, TaggerError
-from tagtrace.data import Corpus, LabelSet, Sentence, read_corpus
+from tagtrace.data import Corpus, LabelSet, read_corpus
 from tagtrace.data.invented import generate, write_invented
-from tagtrace.findings.gains.bootstrap import paired_bootstrap
-from tagtrace.findings.gains.compare import compare
 from tagtrace.findings.gains.retrained import full_gain, head_gain, num_changed
 from tagtrace.tagger import (
     Lexical,
@@ -68,47 +66,6 @@ def trained(small: Splits) -> Tagger:
     return tagger
 
 
-# Comparing predictions
-
-MADE = [
-    Sentence(("a", "b"), ("B-X", "I-X"), "0", "d"),
-    Sentence(("c",), ("B-Y",), "1", "d"),
-    Sentence(("d", "e"), ("O", "B-X"), "2", "e"),
-]
-WORSE = [("B-X", "O"), ("B-Y",), ("B-Y", "B-X")]
-RIGHT = [sentence.labels for sentence in MADE]
-
-
-def test_counts_are_summed_by_document() -> None:
-    found = compare(MADE, [WORSE], [RIGHT], "iob2", samples=50, seed=1)
-    assert (found.unit, found.num_units) == ("document", 2)
-    before, after = [[1, 2, 2], [1, 2, 1]], [[2, 2, 2], [1, 1, 1]]  # by hand: d, e
-    assert found.f1 == paired_bootstrap(before, after, 50, 1)
-    assert found.by_type["X"] == paired_bootstrap([[0, 1, 1], [1, 1, 1]], [[1, 1, 1], [1, 1, 1]], 50, 1)
-    assert found.by_type["Y"] == paired_bootstrap([[1, 1, 1], [0, 1, 0]], [[1, 1, 1], [0, 0, 0]], 50, 1)
-    assert list(found.by_type) == ["X", "Y"]
-    assert found.accuracy == paired_bootstrap([[2, 3, 3], [1, 2, 2]], [[3, 3, 3], [2, 2, 2]], 50, 1)
-    assert found.before == (score_labels(RIGHT, WORSE, "iob2"),)
-    assert (found.before[0].segments.f1, found.before[0].accuracy) == (found.f1.before, found.accuracy.before)
-
-
-def test_without_documents_the_units_are_sentences() -> None:
-    for documents in (("", "", ""), ("d", "d", "d")):
-        made = [replace(s, document=d) for s, d in zip(MADE, documents, strict=True)]
-        found = compare(made, [WORSE], [RIGHT], "iob2")
-        assert (found.unit, found.num_units) == ("sentence", 3)
-    mixed = [replace(s, document=d) for s, d in zip(MADE, ("d", "d", ""), strict=True)]
-    assert compare(mixed, [WORSE], [RIGHT], "iob2").num_units == 2
-
-
-def test_several_runs_are_averaged() -> None:
-    found = compare(MADE, [WORSE, RIGHT], [RIGHT, RIGHT], "iob2")
-    one = compare(MADE, [WORSE], [RIGHT], "iob2")
-    assert found.f1.difference == pytest.approx(one.f1.difference / 2)
-    assert found.by_type["Y"].before == pytest.approx((one.by_type["Y"].before + 1) / 2)
-    assert len(found.before) == len(found.after) == 2
-
-
 # The head
 
 
@@ -149,7 +106,7 @@ def test_known_features_are_used(small: Splits) -> None:
 
 
 def test_the_run_before_is_the_taggers_own(trained: Tagger, small: Splits) -> None:
-    """Same recipe, same seed, same first weights: training anew on the same data gives the tagger itself."""
+    """Same recipe, same seed, same first weights: training again on the same data gives the tagger itself."""
     found = full_gain(trained, small["train"], small["train_true"], small["test"], num_seeds=2)
     gold = [sentence.labels for sentence in small["test"].sentences]
     own = score_labels(gold, trained.predict(small["test"].sentences), "iob2")
@@ -171,7 +128,7 @@ def test_a_tagger_that_was_refitted_is_refitted_again(small: Splits) -> None:
     assert found.before == (score_labels(gold, tagger.predict(small["test"].sentences), "iob2"),)
 
 
-def test_a_killed_run_goes_on(trained: Tagger, small: Splits, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes(trained: Tagger, small: Splits, tmp_path: Path) -> None:
     corpora = small["train"], small["train_true"], small["test"]
     seen: list[tuple[str, int]] = []
 
@@ -193,7 +150,7 @@ def test_a_killed_run_goes_on(trained: Tagger, small: Splits, tmp_path: Path) ->
         )
         assert not seen
         assert sorted(path.name for path in (tmp_path / "work").iterdir()) == [
-            "after-3.json", "before-3.json", "gain.json"
+            "after-3.safetensors", "before-3.safetensors", "gain.json"
         ]  # fmt: skip
         with pytest.raises(OptionError, match=r"runs of another run \(different test\)"):
             full_gain(trained, *corpora[:2], few(small["test"], 30), work=tmp_path / "work")
@@ -214,14 +171,14 @@ def test_dev_data_that_chose_the_epoch_must_be_given(small: Splits) -> None:
     assert found.before == (score_labels(gold, tagger.predict(small["test"].sentences), "iob2"),)
 
 
-def test_what_cannot_be_trained_anew_is_refused(small: Splits) -> None:
+def test_taggers_that_cannot_be_trained_again_are_refused(small: Splits) -> None:
     corpora = small["train"], small["train_true"], small["test"]
-    with pytest.raises(TaggerError, match="does not say how it was trained"):
+    with pytest.raises(TaggerError, match="does not record how it was trained"):
         full_gain(untrained(small), *corpora)
     fixed = new_tagger(Vectors(["a"], torch.zeros(1, 2)), untrained(small).labels)
-    with pytest.raises(OptionError, match="a vectors encoder is not trained; retrain the head alone"):
+    with pytest.raises(OptionError, match="a vectors encoder cannot be trained; retrain only the head"):
         full_gain(fixed, *corpora)
-    with pytest.raises(OptionError, match="seeds 0"):
+    with pytest.raises(OptionError, match="num_seeds 0"):
         full_gain(fixed, *corpora, num_seeds=0)
 
 

@@ -81,7 +81,7 @@ def test_out_of_sample_is_what_a_refit_without_the_fold_gives(
     index = make_index(tmp_path, make_corpus(documents=documents), head)
     calls: list[tuple[int, int]] = []
     found = out_of_sample(index, 3, seed=2, tolerance=1e-9, progress=lambda *counts: calls.append(counts))
-    assert found.source == "out-of-sample"
+    assert found.sample == "out-of-sample"
     assert len(calls) == 3
     assert calls[-1] == (index.num_sentences, index.num_sentences)
     folds = assign_folds(index.documents, 3, seed=2)
@@ -230,7 +230,7 @@ def test_encoder_folds_learn_from_trusted_sentences_last(tmp_path: Path) -> None
         torch.testing.assert_close(found.marginals[places == fold].double(), torch.cat(expected), rtol=0, atol=1e-6)
 
 
-def test_a_run_that_is_killed_while_it_learns_from_trusted_sentences_goes_on(tmp_path: Path) -> None:
+def test_a_run_that_is_interrupted_while_it_learns_from_trusted_sentences_resumes(tmp_path: Path) -> None:
     corpus, tagger, trusted, steps = make_corpus(), make_tagger(), make_sentences(9, seed=7), []
 
     def run(folder: str, training: Callable[[int, Step], None] | None = None) -> Probabilities:
@@ -278,7 +278,7 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("fold", [0, 1])
-def test_a_killed_run_goes_on(tmp_path: Path, fold: int) -> None:
+def test_an_interrupted_run_resumes(tmp_path: Path, fold: int) -> None:
     corpus, tagger, steps = make_corpus(), make_tagger(), []
     whole = encoder_folds(tagger, corpus, tmp_path / "whole", RECIPE, 3)
 
@@ -321,7 +321,7 @@ def test_folds_of_another_run_are_refused(tmp_path: Path) -> None:
         encoder_folds(tagger, make_corpus(seed=1), tmp_path / "folds", RECIPE, 3)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
-    with pytest.raises(OptionError, match=r"holds no folds\.json"):
+    with pytest.raises(OptionError, match=r"has no folds\.json"):
         encoder_folds(tagger, corpus, tmp_path / "mine", RECIPE, 3)
     (tmp_path / "folds" / "folds.json").write_text("{")
     with pytest.raises(OptionError, match="damaged"):
@@ -335,7 +335,7 @@ def test_taggers_that_leak_or_cannot_be_trained_are_refused(tmp_path: Path, monk
         encoder_folds(tagger, corpus, tmp_path / "folds", RECIPE, 3)
     frozen = make_tagger()
     monkeypatch.setattr(type(frozen.encoder), "trainable", False)
-    with pytest.raises(OptionError, match="refit the head alone"):
+    with pytest.raises(OptionError, match="a spelt encoder cannot be trained; refit only the head for each fold"):
         encoder_folds(frozen, corpus, tmp_path / "folds", RECIPE, 3)
 
 
@@ -343,7 +343,7 @@ def test_a_document_in_two_places_is_refused_where_documents_are_sentences(tmp_p
     tagger = make_tagger()
     documents = Tagger(tagger.encoder, tagger.head, tagger.labels, "document")
     corpus: Corpus = make_corpus()
-    with pytest.raises(DataError, match="stands in two places"):
+    with pytest.raises(DataError, match="the sentences of a document are not next to each other"):
         encoder_folds(documents, corpus, tmp_path / "folds", RECIPE, 3)
     in_order: list[Sentence] = sorted(corpus.sentences, key=lambda sentence: sentence.document)
     found = encoder_folds(documents, corpus.with_sentences(in_order), tmp_path / "folds", RECIPE, 3)

@@ -47,7 +47,7 @@ def test_head_opinions_are_those_of_refits_with_the_trusted_sentences(index: Ind
     trusted = make_tagger(index.manifest.head).rows(TRUSTED)
     calls: list[tuple[int, int]] = []
     inside, outside = head_opinions(index, trusted, 3, seed=2, progress=lambda *counts: calls.append(counts))
-    assert (inside.source, outside.source) == ("in-sample", "out-of-sample")
+    assert (inside.sample, outside.sample) == ("in-sample", "out-of-sample")
     assert calls[-1] == (index.num_sentences, index.num_sentences)
     sentences = [index.sentence_rows(sentence_number) for sentence_number in range(index.num_sentences)]
     folds = assign_folds(index.documents, 3, seed=2).tolist()
@@ -103,7 +103,7 @@ def believed_by(tagger: Tagger, sentences: Sequence[Sentence]) -> Tensor:
 @pytest.mark.parametrize("unit", ["sentence", "document"])
 def test_encoder_opinions_are_those_of_taggers_trained_here(tmp_path: Path, unit: str) -> None:
     corpus = make_corpus()
-    if unit == "document":  # documents are sentences: their sentences stand together, two a document
+    if unit == "document":  # documents are sentences: their sentences are next to each other, two in each
         ordered = [replace(one, document=f"d{n // 2}") for n, one in enumerate(corpus.sentences)]
         corpus = corpus.with_sentences(ordered)
     tagger = trained_tagger(corpus, unit)
@@ -113,7 +113,7 @@ def test_encoder_opinions_are_those_of_taggers_trained_here(tmp_path: Path, unit
     )
     assert all(torch.equal(weights[name], value) for name, value in tagger.state_dict().items())
     assert tagger.record == record
-    assert (inside.source, outside.source) == ("in-sample", "out-of-sample")
+    assert (inside.sample, outside.sample) == ("in-sample", "out-of-sample")
     sentences = tagger.joined(corpus.sentences)
     assert len(inside.lengths) == len(sentences) == (9 if unit == "document" else 18)
     expected = believed_by(taught(deepcopy(tagger)), corpus.sentences)
@@ -184,7 +184,7 @@ def test_finished_folds_are_not_trained_again(tmp_path: Path) -> None:
 
 def test_taggers_that_cannot_be_trained_again_are_refused(tmp_path: Path) -> None:
     corpus = make_corpus()
-    with pytest.raises(TaggerError, match="does not say how it was trained"):
+    with pytest.raises(TaggerError, match="does not record how it was trained"):
         encoder_opinions(make_tagger(), corpus, tmp_path / "folds", TRUSTED, 3)
     with pytest.raises(OptionError, match="cannot make an untrained spelt encoder"):
         encoder_opinions(trained_tagger(corpus), corpus, tmp_path / "folds", TRUSTED, 3)
@@ -204,14 +204,14 @@ def test_averaged_is_the_mean(index: Index) -> None:
     assert torch.equal(averaged([inside]), inside.marginals)
 
 
-def test_opinions_of_other_data_are_refused(index: Index) -> None:
+def test_opinions_on_different_data_are_refused(index: Index) -> None:
     one = in_sample(index)
     other_labels = replace(one, labels=(one.labels + 1) % len(index.labels))
     other_lengths = replace(one, lengths=one.lengths.flip(0))
     fewer = replace(one, marginals=one.marginals[:, 1:])
     assert not torch.equal(other_lengths.lengths, one.lengths)
     for wrong in (other_labels, other_lengths, fewer):
-        with pytest.raises(DataError, match="the opinions are of other data than each other"):
+        with pytest.raises(DataError, match="the opinions were computed on different data"):
             averaged([one, wrong])
     with pytest.raises(DataError, match="no opinions"):
         averaged([])

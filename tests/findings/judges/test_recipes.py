@@ -64,21 +64,21 @@ def test_a_tagger_trained_again_is_the_same() -> None:
 
 def test_the_recipe_is_the_one_in_the_record() -> None:
     tagger = make_tagger()
-    with pytest.raises(TaggerError, match="does not say how it was trained; retrain the head alone"):
+    with pytest.raises(TaggerError, match="does not record how it was trained; retrain only the head"):
         recorded_recipe(tagger)
     train_tagger(tagger, make_sentences(6), (), RECIPE)
     refit_tagger(tagger, make_sentences(6), RefitOptions(tolerance=1e-3))
     assert recorded_recipe(tagger) == RECIPE
     tagger.record["training"]["options"]["momentum"] = 0.9  # of another version
-    with pytest.raises(TaggerError, match="does not say how it was trained"):
+    with pytest.raises(TaggerError, match="does not record how it was trained"):
         recorded_recipe(tagger)
 
 
 def test_encoders_that_are_not_trained_are_refused() -> None:
     fixed = new_tagger(Vectors(["a"], torch.zeros(1, 2)), LABELS)
-    with pytest.raises(OptionError, match="a vectors encoder is not trained; retrain the head alone"):
+    with pytest.raises(OptionError, match="a vectors encoder cannot be trained; retrain only the head"):
         recorded_recipe(fixed)
-    with pytest.raises(OptionError, match="cannot make an untrained vectors encoder; give one with --encoder"):
+    with pytest.raises(OptionError, match="cannot make an untrained vectors encoder; give one as the encoder"):
         untrained_encoder(fixed, 0)
 
 
@@ -93,7 +93,7 @@ def test_a_transformer_is_loaded_again_from_where_it_was(tmp_path: Path) -> None
     for old, new in zip(tagger.encoder.parameters(), fresh.parameters(), strict=True):
         assert torch.equal(old, new)
     tagger.encoder.name = str(tmp_path / "gone")  # type: ignore[assignment]
-    with pytest.raises(EncoderError, match="say where it is with --encoder transformer:"):
+    with pytest.raises(EncoderError, match=r"cannot be loaded .*; give it as the encoder transformer:NAME_OR_DIR"):
         untrained_encoder(tagger, 0)
 
 

@@ -211,10 +211,10 @@ def test_findings_that_cannot_be_fixed_together(made: Made) -> None:
     part = finding(sentence, 2, number, first, second, ("O",))
     with pytest.raises(OptionError, match=f"^findings 1 and 2 overlap in sentence {sentence.id}; fix only one$"):
         pattern_edits(made.index, [whole, part])
-    with pytest.raises(OptionError, match=rf"^finding 2: I-PER cannot stand after O \(token {second} of"):
+    with pytest.raises(OptionError, match=rf"^finding 2: I-PER is not possible after O \(token {second} of"):
         pattern_edits(made.index, [part])
     rest = finding(sentence, 3, number, second, second + 1, ("B-PER",))
-    assert len(pattern_edits(made.index, [part, rest])) == 2  # together they spell segments
+    assert len(pattern_edits(made.index, [part, rest])) == 2  # together they are well formed
     with pytest.raises(DataError, match=r"^finding 2: .* give the index that was audited$"):
         pattern_edits(made.index, [replace(part, given=("B-MISC",))])
     with pytest.raises(DataError, match="unknown label 'B-SHIP'"):
@@ -233,7 +233,7 @@ def finding(
 def test_edits_that_make_no_sense(made: Made) -> None:
     with pytest.raises(OptionError, match="no edits"):
         group_effect(made.explainer, made.trusted, [])
-    with pytest.raises(OptionError, match="both hold token 1"):
+    with pytest.raises(OptionError, match="two edits of sentence 3 overlap at token 1"):
         group_effect(made.explainer, made.trusted, [Edit(3, 0, 2, (1, 2)), Edit(3, 1, 2, (0,))])
     nothing = Rows(made.trusted.features[:0], made.trusted.labels[:0], made.trusted.lengths[:0])
     with pytest.raises(DataError, match="no trusted sentences"):

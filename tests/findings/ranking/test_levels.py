@@ -98,8 +98,8 @@ def test_no_labelled_segment(tmp_path: Path) -> None:
         ({"level": "paragraph"}, "level 'paragraph': expected one of token, entity, sentence, document"),
         ({"aggregate": "sum"}, "aggregate 'sum': expected one of mean, max, top"),
         ({"top_k": 0}, "top_k 0: must be at least 1"),
-        ({"scores": torch.zeros(7)}, r"has 8 tokens, but \(7,\) scores"),
-        ({"scores": torch.full((8,), torch.nan)}, "8 of the scores are not numbers"),
+        ({"scores": torch.zeros(7)}, r"scores of shape \(7,\) do not fit 8 tokens"),
+        ({"scores": torch.full((8,), torch.nan)}, "8 of the scores are NaN"),
     ],
 )
 def test_refusals(index: Index, options: dict[str, Any], message: str) -> None:

@@ -264,8 +264,8 @@ def test_refusals(index: Index) -> None:
     believed, scores = beliefs(index, 0), torch.zeros(index.num_tokens)
     with pytest.raises(OptionError, match="most 0"):
         propose(index, believed, scores, 0)
-    with pytest.raises(DataError, match="the probabilities are of other data"):
+    with pytest.raises(DataError, match="the probabilities were computed on different data"):
         propose(index, believed[1:], scores)
     for wrong in (scores[1:], scores.index_fill(0, torch.tensor([2]), torch.nan)):
-        with pytest.raises(DataError, match="not one number a token"):
+        with pytest.raises(DataError, match="not one number for each token"):
             propose(index, believed, wrong)

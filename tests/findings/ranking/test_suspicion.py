@@ -197,7 +197,7 @@ def test_mistaken_for_sums_the_labels_of_a_type(index: Index, seed: int) -> None
             is_gold = [gold in (name, name.split("-")[-1]) for name in names]
             is_predicted = [predicted in (name, name.split("-")[-1]) for name in names]
             if any(a and b for a, b in zip(is_gold, is_predicted, strict=True)):
-                with pytest.raises(OptionError, match="nothing in common"):
+                with pytest.raises(OptionError, match="expected two different labels"):
                     mistaken_for(index, believed, f"{gold}:{predicted}")
                 continue
             expected: list[float] = []
@@ -219,14 +219,14 @@ def test_means_of_groups_and_of_the_others_in_them(members: list[tuple[int, floa
         assert float(others_mean(values, owner)[row]) == pytest.approx(expected, abs=1e-6)
 
 
-def test_probabilities_of_other_data_are_refused(index: Index) -> None:
+def test_probabilities_on_different_data_are_refused(index: Index) -> None:
     believed = beliefs(index, 0)
     broken = believed.clone()
     broken[3, 1] = torch.nan
     for wrong in (believed[:-1], believed[:, :-1], broken):
-        with pytest.raises(DataError, match="the probabilities are of other data"):
+        with pytest.raises(DataError, match="the probabilities were computed on different data"):
             suspicion(NumberedText(index), wrong)
-        with pytest.raises(DataError, match="the probabilities are of other data"):
+        with pytest.raises(DataError, match="the probabilities were computed on different data"):
             mistaken_for(index, wrong, "X:O")
     for pair, message in (("X", "expected GOLD:PREDICTED"), ("X:Y:O", "expected GOLD"), ("O:WINE", "unknown label")):
         with pytest.raises(OptionError, match=message):

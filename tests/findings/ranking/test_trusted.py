@@ -179,10 +179,10 @@ def test_empty_sentences_are_left_out(index: Index, given: Trusted) -> None:
     [
         ([], "the trusted data is empty"),
         ([Sentence((), ())], "the trusted data is empty"),
-        ([Sentence(("w1",), ("B-Z",), "t:1")], "t:1: unknown label 'B-Z'; the set knows O, B-X"),
+        ([Sentence(("w1",), ("B-Z",), "t:1")], "t:1: unknown label 'B-Z'; the known labels are O, B-X"),
         ([Sentence(("w1",), (), "t:2")], "t:2: the trusted data has no labels here"),
-        ([Sentence(("w1", "w2"), ("B-X", "I-X"))], r"one class only \(X\)"),
-        ([Sentence(("w1", "w2"), ("O", "O"))], r"one class only \(O\)"),
+        ([Sentence(("w1", "w2"), ("B-X", "I-X"))], r"only one class \(X\)"),
+        ([Sentence(("w1", "w2"), ("O", "O"))], r"only one class \(O\)"),
     ],
 )
 def test_trusted_data_that_cannot_serve(index: Index, sentences: list[Sentence], message: str) -> None:
@@ -191,10 +191,10 @@ def test_trusted_data_that_cannot_serve(index: Index, sentences: list[Sentence],
 
 
 def test_refusals(index: Index, given: Trusted, explainer: Explainer) -> None:
-    with pytest.raises(TaggerError, match="other labels or features"):
+    with pytest.raises(TaggerError, match="different labels or features"):
         read_trusted(index, make_tagger(index.manifest.head, dim=3), make_sentences(3))
     right = Trusted(given.rows, given.tokens, given.rows.labels)
-    with pytest.raises(DataError, match="predicted as it is labelled"):
+    with pytest.raises(DataError, match="every trusted token is predicted correctly"):
         right.mispredicted()
     with pytest.raises(DataError, match="no trusted token is labelled X and predicted Y"):
         right.confused(index, "X:Y")
@@ -202,10 +202,10 @@ def test_refusals(index: Index, given: Trusted, explainer: Explainer) -> None:
         given.confused(index, "X")
     with pytest.raises(OptionError, match="unknown label 'WINE'"):
         given.confused(index, "X:WINE")
-    with pytest.raises(OptionError, match="nothing in common"):
+    with pytest.raises(OptionError, match="expected two different labels"):
         given.confused(index, "X:B-X")
     one_class = Trusted(given.rows, (given.rows.labels == 0).nonzero().squeeze(1), given.predicted)
-    with pytest.raises(DataError, match="of one class only"):
+    with pytest.raises(DataError, match="only one class"):
         neighbour_scores(index, one_class)
     with pytest.raises(OptionError, match="method 'hessian': expected one of identity"):
         trusted_scores(explainer, given, "hessian")  # type: ignore[arg-type]

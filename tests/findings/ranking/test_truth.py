@@ -127,8 +127,8 @@ def test_measured() -> None:
     ("call", "message"),
     [
         (lambda: average_precision(torch.tensor([1.0, torch.nan]), torch.tensor([True, False])), "1 of the scores are"),
-        (lambda: average_precision(torch.zeros(3), torch.tensor([True, False])), "one boolean a score"),
-        (lambda: average_precision(torch.zeros(2), torch.tensor([1, 0])), "one boolean a score"),
+        (lambda: average_precision(torch.zeros(3), torch.tensor([True, False])), "a boolean for each score"),
+        (lambda: average_precision(torch.zeros(2), torch.tensor([1, 0])), "a boolean for each score"),
         (lambda: recall_at(torch.zeros(2), torch.tensor([True, False]), 0), "k 0: must be at least 1"),
         (lambda: recall_curve(torch.zeros(2), torch.tensor([True, False]), 1), "num_points 1"),
     ],
@@ -201,7 +201,7 @@ def test_documents_are_joined_where_the_tagger_joined_them(tmp_path: Path) -> No
     assert index.num_sentences == 6 == len(join_documents(sentences))
     true = relabel(corpus, PLACES)
     assert wrong_tokens(index, true).tolist() == expected(corpus)
-    with pytest.raises(DataError, match=r"has 5 documents and not 'doc-0', one of the 6 of the index"):
+    with pytest.raises(DataError, match=r"has 5 documents but not 'doc-0', one of the 6 of the index"):
         wrong_tokens(index, true.with_sentences(true.sentences[3:]))
 
 
@@ -243,10 +243,10 @@ def damaged(name: str) -> Corpus:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("missing", r"true.conll: has 17 sentences and not 's0:0', one of the 18 of the index; give the training data"),
-        ("token", r"true.conll, line 7: token 0 of s0:0 is not that of the index; give the training data"),
-        ("longer", r"true.conll, line \d+: token \d of s0:0 is not that of the index"),
-        ("label", r"unknown label 'B-Z'; the set knows O, B-X"),
+        ("missing", r"true.conll: has 17 sentences but not 's0:0', one of the 18 of the index; give the training data"),
+        ("token", r"true.conll, line 7: token 0 of s0:0 differs from the index; give the training data"),
+        ("longer", r"true.conll, line \d+: token \d of s0:0 differs from the index"),
+        ("label", r"unknown label 'B-Z'; the known labels are O, B-X"),
         ("unlabelled", r"true.conll: has no labels here"),
         ("scheme", r"true.conll: the true labels are plain, those of the index iob2"),
     ],
@@ -297,7 +297,7 @@ def test_findings_are_judged_token_by_token(tmp_path: Path) -> None:
     proposed[4] = corpus.sentences[longer].labels[:1]
     judged = finding_is_wrong(findings_of(index, places, proposed), index, read_truth(index, true))
     assert judged.is_wrong.tolist() == [True, True, False, False, True]
-    assert judged.is_mended.tolist() == [True, True, True, False, False]
+    assert judged.is_true.tolist() == [True, True, True, False, False]
     assert finding_is_wrong([], index, read_truth(index, true)).is_wrong.shape == (0,)
 
 
@@ -306,5 +306,5 @@ def test_findings_of_another_index_are_refused(tmp_path: Path) -> None:
     truth = read_truth(index, make_corpus())
     (one,) = findings_of(index, [(0, 0, 1)], [("O",)])
     for other in (replace(one, tokens=("other",)), replace(one, sentence_number=99), replace(one, sentence_number=-1)):
-        with pytest.raises(DataError, match=r"finding 1 \(s0:0\) is not of .*; give its own index"):
+        with pytest.raises(DataError, match=r"finding 1 \(s0:0\) is not about .*; give the index that was audited"):
             finding_is_wrong([other], index, truth)

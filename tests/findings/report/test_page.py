@@ -311,7 +311,7 @@ def test_parts_may_be_missing(changes: dict[str, object]) -> None:
     root = parse(render_report(report))
     text = root.text
     assert ("No label is suspicious enough" in text) == (not report.findings)
-    assert ("No systematic mistake was found" in text) == (not report.patterns)
+    assert ("No systematic pattern was found" in text) == (not report.patterns)
     assert any(node.attributes.get("id") == "recall" for node in root.all()) == bool(report.truth)
     assert len(root.all("script")) == bool(report.findings)
 
@@ -445,5 +445,5 @@ def test_ticks_are_few_and_inside(low: float, high: float) -> None:
 
 def test_scores_that_are_no_numbers_are_refused() -> None:
     for scores in (torch.tensor([1.0, torch.nan]), torch.zeros(2, 2)):
-        with pytest.raises(DataError, match="expected one number a token"):
+        with pytest.raises(DataError, match="expected one number for each token"):
             make_report(scores=scores)

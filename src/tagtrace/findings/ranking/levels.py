@@ -64,9 +64,7 @@ def at_level(
     if top_k < 1:
         raise OptionError(f"top_k {top_k}: must be at least 1")
     if scores.shape != (index.num_tokens,):
-        raise DataError(
-            f"{index.folder}: has {index.num_tokens} tokens, but the scores have shape {tuple(scores.shape)}"
-        )
+        raise DataError(f"{index.folder}: scores of shape {tuple(scores.shape)} do not fit {index.num_tokens} tokens")
     if bool(scores.isnan().any()):
         raise DataError(f"{index.folder}: {int(scores.isnan().sum())} of the scores are NaN; compute them again")
     candidates = find_candidates(index, level)

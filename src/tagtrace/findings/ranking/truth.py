@@ -180,7 +180,7 @@ def _expected_hits(scores: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
     """hits(k) for k = 1..N, (N,) float64, and the number of tokens with each of the G different scores, (G,)."""
     if scores.ndim != 1 or scores.shape != wrong.shape or wrong.dtype != torch.bool:
         raise DataError(
-            f"scores {tuple(scores.shape)} and wrong {tuple(wrong.shape)}: expected one boolean for each score"
+            f"scores {tuple(scores.shape)} and wrong {tuple(wrong.shape)}: expected a boolean for each score"
         )
     if bool(scores.isnan().any()):
         raise DataError(f"{int(scores.isnan().sum())} of the scores are NaN; compute them again")

@@ -119,10 +119,10 @@ def short(value: float) -> str:
     """A number in few characters.
 
     >>> short(0.5), short(12345.678), short(0.00012345), short(float("nan")), short(3)
-    ('0.5', '12,346', '0.000123', 'unknown', '3')
+    ('0.5', '12,346', '0.000123', 'not known', '3')
     """
     if not isfinite(value):
-        return "unknown" if isnan(value) else ("∞" if value > 0 else "-∞")
+        return "not known" if isnan(value) else ("∞" if value > 0 else "-∞")
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
 
 
