@@ -1,8 +1,8 @@
-"""CRF loss and gradient, ours beside pytorch-crf in one run: B = 32, T = 128 (ragged), C = 9 and 73.
+"""CRF loss and gradient compared with pytorch-crf in one run: B = 32, T = 128 (ragged), C = 9 and 73.
 
     python benchmarks/crf.py --out benchmarks/results/crf.json
 
-Needs the extra ``experiments`` (pytorch-crf). Times are the best and the median of ``--repeats`` interleaved runs.
+Needs the extra ``experiments`` (pytorch-crf). Times are the best and the median of ``--repeats`` alternating runs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def compare(num_labels: int, repeats: int) -> dict[str, float]:
 def time_in_turn(
     first: Callable[[], object], second: Callable[[], object], repeats: int
 ) -> tuple[list[float], list[float]]:
-    """Seconds of each call, the two alternating so that a noisy machine disturbs both alike."""
+    """Seconds of each call; the two alternate so that other load affects both equally."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats):
         for step, seconds in zip((first, second), times, strict=True):

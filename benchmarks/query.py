@@ -2,9 +2,9 @@
 
     python benchmarks/query.py --data ../shared/data/conll2003/train.txt.gz --out benchmarks/results/query.json
 
-Features are rows of a random table picked by each token's hash and the head is random: what a query costs does not
-depend on them. Nor does it depend on the numbers in the curvature, so a random positive definite matrix of the
-Hessian's size (P = 7,002) is factored in its place. docs/benchmarks.md says what each figure means.
+Features are rows of a random table, chosen by each token's hash, and the head is random, because the cost of a query
+does not depend on their values. Nor does it depend on the values of the curvature, so a random positive definite matrix
+of the Hessian's size (P = 7,002) is factored instead. docs/benchmarks.md explains each figure.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from tagtrace.tagger import Encoder, new_tagger
 D = 768
 TOP = 100
 BUFFER = 2048
-"""Tokens whose features the read copies at once, into the same buffer each time."""
+"""Number of tokens whose features ``read_mapped`` copies at once, into the same buffer each time."""
 
 
-class Hashed(Encoder):
-    """A random row for each token, picked by its hash."""
+class HashEncoder(Encoder):
+    """A random row for each token, chosen by its hash."""
 
     kind = "hashed"
     trainable = False
@@ -68,7 +68,7 @@ class Hashed(Encoder):
         raise NotImplementedError
 
 
-class Stand(Operator):
+class RandomMatrix(Operator):
     """A positive definite matrix of the Hessian's size, R R^T + I."""
 
     def __init__(self, size: int) -> None:
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="CoNLL-2003 train")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--fresh", nargs=2, metavar=("INDEX", "CURVATURE"), help="what the command calls itself with")
+    parser.add_argument("--fresh", nargs=2, metavar=("INDEX", "CURVATURE"), help="for internal use")
     arguments = parser.parse_args()
     if arguments.fresh:
         print(
@@ -98,7 +98,7 @@ def main() -> None:
         )
         return
     if not arguments.data:
-        parser.error("--data is needed")
+        parser.error("--data is required")
     with tempfile.TemporaryDirectory() as temporary:
         results = measure(arguments.data, Path(temporary) / "index", arguments.repeats)
     text = json.dumps(results, indent=1)
@@ -111,9 +111,9 @@ def main() -> None:
 def measure(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
     corpus = read_corpus(data)
     labels = LabelSet.from_sentences(corpus.sentences, corpus.normalised_scheme)
-    build_index(new_tagger(Hashed(), labels), corpus, folder, IndexOptions(refit=False))
+    build_index(new_tagger(HashEncoder(), labels), corpus, folder, IndexOptions(refit=False))
     index = open_index(folder)
-    save_inverse(index, 0.0, Cholesky(Stand(index.head.num_parameters)))
+    save_inverse(index, 0.0, Cholesky(RandomMatrix(index.head.num_parameters)))
     fresh = {name: in_fresh_process(folder, name) for name in ("identity", "dense")}
     return {
         "num_tokens": index.num_tokens,
@@ -127,7 +127,7 @@ def measure(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
 
 
 def disk(index: Index) -> dict[str, float]:
-    """Bytes a token, by kind of file."""
+    """Bytes per token, by kind of file."""
     found: dict[str, float] = {}
     for path in sorted(path for path in index.folder.iterdir() if path.is_file()):
         kind = path.name.split("-")[0].removesuffix(".safetensors").removesuffix(".json")
@@ -141,7 +141,7 @@ def in_fresh_process(folder: Path, curvature: str) -> dict[str, Any]:
 
 
 def fresh_query(folder: Path, curvature: Curvature) -> dict[str, Any]:
-    """In a process of its own: what reading and one query take when nothing of the index is in memory."""
+    """Time and memory of reading the files and of one query, in a process that has read nothing of the index."""
     seconds = {}
     forget(folder)
     seconds["read_files_s"] = timed(lambda: read_files(folder))
@@ -155,7 +155,7 @@ def fresh_query(folder: Path, curvature: Curvature) -> dict[str, Any]:
 
 
 def memory(fresh: dict[str, Any], index: Index, curvature: str) -> dict[str, float | bool]:
-    """MB beyond what the imports take, against index + 200 MB; a dense query reads the inverse kept in the index."""
+    """MB on top of the imports, and the limit of index + 200 MB; a dense query reads the inverse kept in the index."""
     imports, before, after = (fresh["memory"][name] for name in ("imports", "before", "after"))
     kept = sum(path.stat().st_size for path in (index.folder / "curvature").iterdir())
     allowed = (index.num_bytes + (kept if curvature == "dense" else 0)) / 1e6 + 200
@@ -172,7 +172,7 @@ def memory(fresh: dict[str, Any], index: Index, curvature: str) -> dict[str, flo
 
 
 def resident() -> dict[str, float]:
-    """MB of this process: the most there was, what there is, and how much of it are mapped files."""
+    """MB of this process: at most, now, and how much of it is mapped files."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     values = {name: rest.split()[0] for name, _, rest in (line.partition(":") for line in lines) if rest.strip()}
     names = {"peak": "VmHWM", "held": "VmRSS", "files": "RssFile"}
@@ -180,7 +180,7 @@ def resident() -> dict[str, float]:
 
 
 def prepare(index: Index, curvature: Curvature) -> tuple[Explainer, Query]:
-    """An explainer with its curvature factored, and the first token of a sentence to ask for."""
+    """An explainer with its curvature factored, and a query for the first token of a sentence."""
     explainer = Explainer(index, curvature)
     explainer.prepare()
     number = next(number for number, length in enumerate(index.lengths.tolist()) if length >= 20)
@@ -202,7 +202,7 @@ def with_threads(index: Index, repeats: int, count: int) -> dict[str, Any]:
 
 
 def times(index: Index, repeats: int) -> dict[str, Any]:
-    """Reads, whole queries and their parts in turn, so that a busy machine disturbs all alike."""
+    """Time reads, whole queries and their parts in turn, so that other load affects all of them equally."""
     identity, query = prepare(index, "identity")
     dense, _ = prepare(index, "dense")
     gradient = query.gradient(index.head).unsqueeze(0)
@@ -235,14 +235,14 @@ def times(index: Index, repeats: int) -> dict[str, Any]:
 
 
 def read_mapped(index: Index, buffer: Tensor) -> None:
-    """Copy all stored features through one buffer, with as many threads as the query has."""
+    """Copy all stored features through one buffer, with as many threads as a query."""
     for shard in index.shards:
         for part in shard.features.split(len(buffer)):
             buffer[: len(part)].copy_(part)
 
 
 def read_files(folder: Path) -> None:
-    """Read the files with the features through one buffer, by system calls."""
+    """Read the feature files through one buffer with system calls."""
     buffer = memoryview(bytearray(2**20))
     for path in folder.glob("shard-*"):
         with path.open("rb", buffering=0) as stream:
@@ -258,7 +258,7 @@ def forget(folder: Path) -> None:
 
 
 def plain_product(index: Index, directions: Tensor) -> None:
-    """The product at the heart of the pass as one would write it: large chunks, one product each."""
+    """The main product of the pass in its simplest form: large chunks, one product each."""
     weight = index.head.unflatten(directions)["weight"].flatten(0, 1).float()  # (C, D + 1)
     for shard in index.shards:
         for features in shard.features.split(16_384):
@@ -266,7 +266,7 @@ def plain_product(index: Index, directions: Tensor) -> None:
 
 
 def time_in_turn(steps: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each step, after one round that does not count."""
+    """Seconds of each step; the first round is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for repeat in range(repeats + 1):
         for name, step in steps.items():

@@ -1,15 +1,14 @@
-"""How fast the review page answers on a project of CoNLL-2003's size: 14,000 sentences, 200,000 tokens, 5,000 findings.
+"""Response times of the review page for a project as large as CoNLL-2003: 14,000 sentences and 5,000 findings.
 
     python benchmarks/review.py --out benchmarks/results/review.json
 
-Everything is invented. Features (D = 768, float16) are rows of a random table picked by each token's hash and the head
-is random: what a request costs does not depend on them. Nor does it depend on the numbers in the curvature, for which
-a random positive definite matrix stands (benchmarks/query.py). The application is served by uvicorn on this machine
-and asked over HTTP by one client that keeps its connection, as a browser does; each route many times with changing
-arguments.
-Times are from sending a request until the whole answer is read. Where Chromium and selenium are installed the page is
-measured too: from the start of a navigation until the first row is painted, and from a key until what it does is
-painted. docs/review.md says what is wanted.
+All data are invented, with 200,000 tokens. Features (D = 768, float16) are rows of a random table, chosen by each token's hash, and the head
+is random, because the cost of a request does not depend on their values. Nor does it depend on the values of the
+curvature, which is a random positive definite matrix (benchmarks/query.py). The application is served by uvicorn on
+this machine, and one client that keeps its connection, as a browser does, requests each route many times with changing
+arguments. Times are measured from sending a request until the whole response is read. If Chromium and selenium are
+installed, the page is measured too: from the start of a navigation until the first row is painted, and from a key press
+until its effect is painted. docs/review.md states the targets.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ import uvicorn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.query import Hashed, Stand
+from benchmarks.query import HashEncoder, RandomMatrix
 
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.findings import Finding, find_patterns, write_findings
@@ -57,7 +56,7 @@ LABELS = LabelSet(("O", *(f"{prefix}-{type_}" for type_ in TYPES for prefix in "
 
 
 def write_data(path: Path, num_sentences: int, seed: int) -> None:
-    """Invented words, frequent and rare ones as in text; 14.3 tokens a sentence, 15 sentences a document."""
+    """Write invented words, frequent and rare as in text: 14.3 tokens per sentence, 15 sentences per document."""
     rng = random.Random(seed)
     lines = list[str]()
     for number in range(num_sentences):
@@ -77,14 +76,14 @@ def write_data(path: Path, num_sentences: int, seed: int) -> None:
 
 
 def make_review(folder: Path) -> Review:
-    """The project, opened as the command opens it."""
+    """The project, opened as ``tagtrace review`` opens it."""
     write_data(folder / "train.conll", SENTENCES, 0)
     write_data(folder / "dev.conll", DEV_SENTENCES, 1)
     train = read_corpus(folder / "train.conll")
-    tagger = new_tagger(Hashed(), LABELS)
+    tagger = new_tagger(HashEncoder(), LABELS)
     tagger.head.set_flat(torch.randn(tagger.head.num_parameters, generator=torch.Generator().manual_seed(1)))
     index = build_index(tagger, train, folder / "index", IndexOptions(refit=False))
-    save_inverse(index, 0.0, Cholesky(Stand(index.head.num_parameters)))
+    save_inverse(index, 0.0, Cholesky(RandomMatrix(index.head.num_parameters)))
     rng = random.Random(2)
     findings = list[Finding]()
     for rank, number in enumerate(rng.sample(range(SENTENCES), FINDINGS), start=1):
@@ -108,7 +107,7 @@ def make_review(folder: Path) -> Review:
 
 
 class Client:
-    """One connection that is kept."""
+    """A client that keeps one connection."""
 
     def __init__(self, port: int, csrf: str) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -124,7 +123,7 @@ class Client:
 
 
 def measure(times: int, work: Callable[[int], Any]) -> dict[str, float]:
-    """Milliseconds that work takes, so many times and once before."""
+    """Milliseconds of each of ``times`` calls, and of one call before them."""
     taken = list[float]()
     for number in range(times + 1):
         begin = time.perf_counter()
@@ -134,14 +133,14 @@ def measure(times: int, work: Callable[[int], Any]) -> dict[str, float]:
 
 
 def summary(taken: Sequence[float]) -> dict[str, float]:
-    """The first, and the median, 95th percentile and largest of the others."""
+    """The first value, and the median, 95th percentile and largest of the others."""
     first, rest = taken[0], sorted(taken[1:])
     found = {"first": first, "p50": statistics.median(rest), "p95": rest[int(0.95 * len(rest))], "max": rest[-1]}
     return {name: round(value, 1) for name, value in found.items()}
 
 
 def routes(review: Review, client: Client) -> dict[str, Callable[[int], Any]]:
-    """What is asked, by name; the argument changes from time to time."""
+    """The requests by name; their argument is the number of the request."""
     findings = review.texts.findings
     errors = json.loads(client.ask("/api/errors?limit=1000"))["items"]
     words = [one.text for one in findings]
@@ -204,7 +203,7 @@ new MutationObserver((_, watcher) => {
   requestAnimationFrame(() => setTimeout(() => (window.painted = performance.now())));
 }).observe(document, {subtree: true, childList: true, attributes: true});
 """
-"""Notes when the first row is painted, in milliseconds since the navigation began."""
+"""Records when the first row is painted, in milliseconds since the navigation began."""
 
 PRESS = """
 const [key, shown, done] = arguments, start = performance.now();
@@ -215,7 +214,7 @@ const event = new KeyboardEvent("keydown", {key, shiftKey: key === "U", bubbles:
 (document.activeElement ?? document.body).dispatchEvent(event);
 look();
 """
-"""Presses a key and waits until what a selector names is there, and painted."""
+"""Presses a key and waits until the element of a selector is present and painted."""
 
 KEYS = (
     *((view, key, None) for view in ("findings", "errors") for key in ("j", "k", "PageDown", "End", "Home")),
@@ -224,11 +223,11 @@ KEYS = (
     ("findings", "h", "#history:not([hidden])"), ("findings", "n", "#note[open]"), ("findings", "o", "#preview[open]"),
     ("findings", "e", "#export[open]"), ("findings", "?", "#help[open]"),
 )  # fmt: skip
-"""View, key, and what it shows; None: its effect is there when the key is handled."""
+"""View, key, and the element that it shows; None if the effect is immediate."""
 
 
 def measure_page(url: str, times: int) -> dict[str, dict[str, float]]:
-    """First pages, with an empty cache and a full one, and keys; nothing where there is no browser."""
+    """Times of first pages, without and with a cache, and of keys; empty if there is no browser."""
     if find_spec("selenium") is None or shutil.which("chromedriver") is None:
         return {}
     from tests.review.browser import Browser  # noqa: PLC0415
@@ -266,7 +265,7 @@ def _keys(browser: Browser, url: str, key: str, shown: str | None, times: int) -
         taken.append(browser.driver.execute_async_script(PRESS, key, shown))
         browser.run("document.querySelector('dialog[open]')?.close()")
         browser.run("document.querySelector('#history').hidden = true")
-        time.sleep(0.05)  # no one types faster
+        time.sleep(0.05)  # nobody types faster
     return summary(taken)
 
 
@@ -281,7 +280,7 @@ def main() -> None:
         assert review.held is not None
         print(f"made and opened in {time.perf_counter() - begin:.0f} s")
         review.held.wait()
-        while review.is_busy:  # making ready for the first question
+        while review.is_busy:  # preparing for the first question
             time.sleep(0.1)
         print(f"ready after {time.perf_counter() - begin:.0f} s")
         sock = listen("127.0.0.1", 0)

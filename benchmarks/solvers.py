@@ -1,11 +1,11 @@
-"""Solving with the exact Hessian: the dense inverse beside conjugate gradients and its preconditioners, in one run.
+"""Solving with the exact Hessian: the dense inverse compared with conjugate gradients and several preconditioners.
 
     python benchmarks/solvers.py --out benchmarks/results/solvers.json
 
-Invented newswire, features of an untrained lexical encoder (D = 320), the head refitted: on 20,000 tokens with L2
-strength 1, and on 5,000 with one so small that the head learns its training labels by heart. 50 queries: the
-conditional loss of the first token of random training sentences. The influence of every training token by each solver
-is compared with that by the dense inverse.
+The data are invented newswire with the features of an untrained lexical encoder (D = 320) and a refitted head: 20,000
+tokens with L2 strength 1, and 5,000 tokens with an L2 strength so small that the head memorises its training labels.
+The 50 queries are the conditional losses of the first tokens of random training sentences. The influence of every
+training token by each solver is compared with that by the dense inverse.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tagtrace.tagger import Head, Lexical, LexicalOptions, RefitOptions, Rows, n
 from tagtrace.tagger.preconditioner import TokenPreconditioner
 from tagtrace.tagger.refit import refit_head
 
-PROBLEMS = [("well regularised", 1.0, 20_000), ("learned by heart", 1e-3, 5_000)]
+PROBLEMS = [("well regularised", 1.0, 20_000), ("memorised", 1e-3, 5_000)]
 TOLERANCE = 1e-6
 
 
@@ -49,7 +49,7 @@ class Problem:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hidden", type=int, default=192, help="D less 128")
+    parser.add_argument("--hidden", type=int, default=192, help="D minus 128")
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--max-steps", type=int, default=120)
     parser.add_argument("--out", type=Path)
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def make_problem(name: str, l2: float, num_tokens: int, hidden: int, num_queries: int) -> Problem:
-    """Sentences of the generator until there are ``num_tokens``."""
+    """The problem on invented sentences with at least ``num_tokens`` tokens."""
     sentences, count = [], 0
     for sentence in generate(num_documents=num_tokens // 45).train:
         if count < num_tokens:
@@ -78,7 +78,7 @@ def make_problem(name: str, l2: float, num_tokens: int, hidden: int, num_queries
 
 
 def query_gradients(head: Head, rows: Rows, num_queries: int) -> Tensor:
-    """Of the first token of random sentences, (Q, P)."""
+    """The gradients of the first tokens of random sentences, (Q, P)."""
     starts = rows.lengths.cumsum(0) - rows.lengths
     gradients = []
     for number in torch.randperm(len(starts), generator=torch.Generator().manual_seed(0))[:num_queries].tolist():
@@ -101,7 +101,7 @@ def describe(problem: Problem) -> dict[str, Any]:
 
 
 def makers(problem: Problem, max_steps: int) -> dict[str, Callable[[], Solver]]:
-    """Every solver, the dense one first."""
+    """A function for each solver, the dense one first."""
     hessian, product = problem.hessian, problem.hessian.product
     objective = product.objective
     coordinates = balanced(hessian).coordinates
@@ -159,7 +159,7 @@ def timed(step: Callable[[], Any]) -> tuple[Any, float]:
 
 @torch.no_grad()
 def influence(problem: Problem, directions: Tensor) -> Tensor:
-    """N times the influence of every token but for its transitions, sum_c e_t(c) (V_W f_t)(c), (Q, N)."""
+    """N times the influence of every token without transitions, sum_c e_t(c) (V_W f_t)(c), (Q, N)."""
     errors = token_errors(problem.head, problem.rows)  # (N, C)
     weight = problem.head.unflatten(directions)["weight"]  # (Q, C, D + 1)
     features = problem.rows.features.double()

@@ -2,8 +2,8 @@
 
     python experiments/distilbert_conll.py --data ../shared/data --encoder DIR --out experiments/results/distilbert.json
 
-``--encoder`` is a Hugging Face directory (see shared/models/README.md for how to unpack one). On one H200 a run of the
-``short`` recipe takes about two minutes, the ``paper`` recipe about eight.
+DIR is the folder of a transformer that Hugging Face's transformers can load. On one H200 the ``short`` recipe takes
+about two minutes, and the ``paper`` recipe about eight.
 """
 
 from __future__ import annotations
@@ -16,20 +16,18 @@ from pathlib import Path
 
 import torch
 
-from tagtrace import (
-    Corpus,
-    LabelSet,
+from tagtrace.data import Corpus, LabelSet, read_corpus
+from tagtrace.tagger import (
     RefitOptions,
+    Step,
     Tagger,
     TrainOptions,
     build_encoder,
     new_tagger,
-    read_corpus,
     refit_tagger,
     score_labels,
     train_tagger,
 )
-from tagtrace.tagger import Step
 
 RECIPES = {
     "paper": TrainOptions(batch_size=32),

@@ -1,11 +1,11 @@
 """Training data with label errors, real and planted, for ``label_errors.py``.
 
 ``reiss``   the 12,528 original CoNLL-2003 sentences of conll2003_corrected; true: the corrections of Reiss et al. (519
-            of 189,983 tokens differ); trusted: all corrected validation sentences, or ten documents with corrections
-``noise``   the paper's corrupted documents: 20 soccer reports with clubs as LOC, 100 documents at random; trusted: ten
-            soccer reports of the corrected validation set
-``wnut17``, ``ncbi``   what rankings are designed on, not reported on: errors planted here; trusted: the dev set. Five
-            sentences make a "document".
+            of 189,983 tokens differ); trusted: all corrected validation sentences, or ten corrected documents
+``noise``   the paper's corrupted documents: 20 soccer reports with clubs as LOC, 100 documents with random types;
+            trusted: ten soccer reports of the corrected validation set
+``wnut17``, ``ncbi``   used to design the rankings, not to evaluate them; errors are planted here; trusted: the dev set.
+            Every five sentences count as a document.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from torch import Tensor
 from tagtrace import Corpus, LabelSet, Sentence, read_corpus
 from tagtrace.data import Segment, segments
 from tagtrace.findings import assign_folds
+from tagtrace.reproduce.experiments.noise_fresh import iob2_labels
 from tagtrace.reproduce.shared.conll import (
     LONGEST,
     changed_documents,
     in_documents,
     published_noise,
     read_split,
+    sample_documents,
     soccer_documents,
-    ten_documents,
 )
 
 __all__ = ["LONGEST", "NUM_FOLDS", "TASKS", "Task", "read_task"]
@@ -38,7 +39,7 @@ NUM_FOLDS = 5
 
 @dataclass(frozen=True)
 class Task:
-    """Training data with errors, its true labels, and trusted sentences by the name of what has learned from them."""
+    """Training data with errors, its true labels, and trusted sentences by the name of the taggers taught by them."""
 
     name: str
     seed: int
@@ -47,7 +48,7 @@ class Task:
     trusted: dict[str, list[Sentence]]
     held_out: dict[str, list[Sentence]]
     noise: dict[str, str]
-    """The kind of noise of a document, where it has any."""
+    """The kind of noise of each noisy document."""
 
     @cached_property
     def train(self) -> list[Sentence]:
@@ -59,12 +60,12 @@ class Task:
 
     @cached_property
     def folds(self) -> Tensor:
-        """Of each sentence, (B,)."""
+        """The fold of each sentence, (B,)."""
         return assign_folds([sentence.document for sentence in self.train], NUM_FOLDS, self.seed)
 
 
 def read_task(name: str, data: Path, seed: int) -> Task:
-    """The task and, where something in it is drawn, the draw of this seed."""
+    """The task of this name; its random choices depend on the seed."""
     return TASKS[name](data, seed)
 
 
@@ -73,7 +74,7 @@ def reiss(data: Path, seed: int) -> Task:
     before = read_split(data, "validation_original").sentences
     validation = held_out["validation"]
     changed = changed_documents(before, validation)
-    trusted = {"taught": validation, "taught10": ten_documents(validation, changed, seed)}
+    trusted = {"taught": validation, "taught10": sample_documents(validation, changed, seed)}
     return Task("reiss", seed, corpus, true, trusted, held_out, {})
 
 
@@ -81,7 +82,7 @@ def noise(data: Path, seed: int) -> Task:
     corpus, kinds = published_noise(data)
     true, held_out = in_documents(_true(data), corpus.documents), _held_out(data)
     validation = held_out["validation"]
-    trusted = {"taught10": ten_documents(validation, soccer_documents(validation), seed)}
+    trusted = {"taught10": sample_documents(validation, soccer_documents(validation), seed)}
     return Task("noise", seed, corpus, true, trusted, held_out, kinds)
 
 
@@ -94,11 +95,11 @@ def _held_out(data: Path) -> dict[str, list[Sentence]]:
 
 
 Mistake = Callable[[str, Segment], Segment | None]
-"""What a systematic annotator makes of a segment with this text: the same, another one, or none."""
+"""What a systematic annotator makes of a segment with this text: the same segment, another one, or none."""
 
 
 def wnut17(data: Path, seed: int) -> Task:
-    """Half the surface forms of ``group`` are labelled ``location``, half of those of ``product`` mostly not at all."""
+    """Half the forms of ``group`` are labelled ``location``; half the forms of ``product`` are mostly not labelled."""
     random, forms = Random(100 + seed), dict[tuple[str, str], bool]()
 
     def mistake(text: str, segment: Segment) -> Segment | None:
@@ -111,7 +112,7 @@ def wnut17(data: Path, seed: int) -> Task:
 
 
 def ncbi(data: Path, seed: int) -> Task:
-    """A sixth of the abbreviations (one word in capitals) is mostly not labelled."""
+    """A sixth of the abbreviations (single words in capitals) are mostly not labelled."""
     random, forms = Random(200 + seed), dict[str, bool]()
 
     def mistake(text: str, segment: Segment) -> Segment | None:
@@ -122,8 +123,11 @@ def ncbi(data: Path, seed: int) -> Task:
 
 
 def _planted(name: str, folder: Path, seed: int, random: Random, mistake: Mistake) -> Task:
-    """Systematic mistakes; of all other segments 1 % dropped, 1 % given another type and 1 % cut; 1 % of sentences with
-    a capitalised word labelled that is none."""
+    """A task with systematic and random mistakes.
+
+    Of the segments without a systematic mistake, 1 % are dropped, 1 % get another type and 1 % are cut; in 1 % of the
+    sentences a capitalised word outside all segments is labelled.
+    """
     corpus = read_corpus(next(folder.glob("train*")))
     true = in_fives([one for one in corpus.sentences if len(one)])
     types = sorted({segment.type for one in true for segment in segments(one.labels, "iob2")})
@@ -149,10 +153,7 @@ def _spoiled(sentence: Sentence, types: Sequence[str], random: Random, mistake: 
     if free and random.random() < 0.01:
         t = random.choice(free)
         kept.append(Segment(t, t + 1, random.choice(types)))
-    labels = ["O"] * len(sentence)
-    for one in kept:
-        labels[one.start : one.stop] = [f"B-{one.type}"] + [f"I-{one.type}"] * (one.stop - one.start - 1)
-    return labels
+    return iob2_labels(kept, len(sentence))
 
 
 def _random_mistake(segment: Segment, types: Sequence[str], random: Random) -> Segment | None:

@@ -1,4 +1,4 @@
-"""Predicted against actual change of loss (the paper's section 5.1 and figure 2), every point kept.
+"""Predicted and actual changes of the loss (section 5.1 and figure 2 of the paper); every point is kept.
 
     python experiments/exact_influence.py --data ../shared/data --out experiments/results/exact_tokens.json
     ... --segments entity --out experiments/results/exact_entities.json
@@ -6,14 +6,14 @@
     ... --edit group --out experiments/results/exact_groups.json
     ... --encoder DIR --draws 0 --segments token entity --out experiments/results/exact_distilbert.json          (a GPU)
 
-``tagtrace reproduce exact`` with other edits than the paper's. The linear model: 1,000 training and 200 validation
-sentences under 25 tokens, GloVe and syntactic features, L2 strength 1. 20 mispredicted validation tokens x their 20
-most influential training tokens by absolute first-order influence, each removed and the model retrained exactly; three
-random draws. ``--segments entity`` does the same with entity segments of two or more tokens on the training side;
-``--edit relabel`` gives each token the label the model finds next likely instead of removing it; ``--edit group``
-removes groups of ten, drawn from the fifty most influential. ``--encoder`` fine-tunes that encoder on all original
-training sentences of conll2003_corrected and uses its refitted head. ``refine`` spends two passes over the training
-data on each edit, as ``tagtrace explain --refine`` does; ``refine_once`` one, ``sentence_exact`` none.
+This is ``tagtrace reproduce exact`` with more kinds of edits. The linear model uses 1,000 training and 200 validation
+sentences under 25 tokens, GloVe and syntactic features, and L2 strength 1. For each of 20 mispredicted validation
+tokens, the 20 training tokens with the largest absolute first-order influence are removed one at a time and the model
+is retrained exactly, in three random draws. ``--segments entity`` uses training entities of two or more tokens;
+``--edit relabel`` gives each token its next most likely label instead of removing it; ``--edit group`` removes groups
+of ten, drawn from the fifty most influential. ``--encoder`` fine-tunes an encoder on all original training sentences of
+conll2003_corrected and uses its refitted head. ``refine`` uses two passes over the training data for each edit, as
+``tagtrace explain --refine`` does, ``refine_once`` one pass, and ``sentence_exact`` none.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--segments", choices=("token", "entity"), nargs="+", default=["token"])
     parser.add_argument("--edit", choices=("remove", "relabel", "group"), default="remove")
-    parser.add_argument("--encoder", help="a Hugging Face directory; without it, the linear model")
-    parser.add_argument("--draws", type=int, nargs="+", default=[0, 1, 2], help="their seeds")
+    parser.add_argument("--encoder", help="folder of a transformer [default: the linear model]")
+    parser.add_argument("--draws", type=int, nargs="+", default=[0, 1, 2], help="seeds of the draws")
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--top", type=int, default=20)
     arguments = parser.parse_args()
@@ -50,9 +50,9 @@ def main() -> None:
 
 
 def run(arguments: argparse.Namespace, work: Path) -> None:
-    """All draws; what is known is written after each."""
+    """Run all draws; results are written after each."""
     device = torch.device("cuda" if arguments.encoder and torch.cuda.is_available() else "cpu")
-    setting = EXPERIMENT.fitted(Setting(arguments.data, work, arguments.encoder, device=device, report=report))
+    setting = EXPERIMENT.with_encoder(Setting(arguments.data, work, arguments.encoder, device=device, report=report))
     options = setting.options("exact", ExactOptions)
     results: list[dict[str, object]] = []
     for seed in arguments.draws:

@@ -1,7 +1,4 @@
-"""Write docs/fidelity.md from the points that exact_influence.py kept.
-
-python experiments/fidelity_table.py
-"""
+"""Write docs/fidelity.md from the points that exact_influence.py stored: ``python experiments/fidelity_table.py``."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ METHODS = ("identity", "first_order", "sentence_exact", "refine_once", "refine")
 COLUMNS = ("pearson", "spearman", "slope", "largest_error")
 INTRODUCTION = """# Fidelity
 
-The change of a query's loss that is predicted when training labels are edited, against the change after exact
-retraining (max |gradient| at most 1e-8): every point kept, none dropped. 20 mispredicted validation tokens, for each
-the 20 training segments with the largest first-order influence. Slope: of actual on predicted. `refine` is what
-`tagtrace explain --refine` shows: the sentence-exact estimate with two passes over the training data; `refine_once`
-spends one pass, `sentence_exact` none ([maths.md](maths.md)). Made by `python experiments/fidelity_table.py` from the
-points in [experiments/results](../experiments/results). Times are milliseconds an edit in that run: on two cores for
-tokens, on one core of a busy machine for the rest of the linear model, and on a GPU shared with fourteen trainings for
-DistilBERT (tokens and entities in two processes).
+These tables compare the change of a query's loss that is predicted when training labels are edited with the change
+after exact retraining (max |gradient| at most 1e-8). Every point is kept. The queries are 20 mispredicted validation
+tokens, each with the 20 training segments of the largest first-order influence. The slope is that of actual on
+predicted changes. `refine` is what `tagtrace explain --refine` shows: the sentence-exact estimate with two passes over
+the training data; `refine_once` uses one pass, and `sentence_exact` none ([maths.md](maths.md)). The page is written by
+`python experiments/fidelity_table.py` from the points in [experiments/results](../experiments/results). Times are
+milliseconds per edit in that run: on two cores for tokens, on one core of a busy machine for the rest of the linear
+model, and on a GPU shared with fourteen trainings for DistilBERT (tokens and entities in two processes).
 """
 
 
@@ -45,7 +42,7 @@ def main() -> None:
 
 
 def _table(result: dict[str, object]) -> str:
-    """One draw."""
+    """The table of one draw."""
     times = result["milliseconds"]
     assert isinstance(times, dict)
     points, worst = result["points_kept"], result["retrain_worst_max_gradient"]

@@ -4,15 +4,16 @@
     python experiments/label_errors.py audit TASK SEED      --data ../shared/data --encoder DIR --work WORK --out OUT
     python experiments/label_errors.py judge TASK SEED      --data ../shared/data --work WORK --out OUT
     python experiments/label_errors.py fix   reiss SEED BY  --data ../shared/data --encoder DIR --out OUT [--again 3]
-    python experiments/label_errors_table.py OUT                                 (the table; compares with cleanlab)
+    python experiments/label_errors_table.py OUT                                 (the tables; also runs cleanlab)
 
-``experiments/label_errors.sh`` runs all of it, many at a time, on a GPU. The tasks are those of ``error_tasks.py``.
-PART is ``all`` or the number of a fold: the tagger is trained on all labels or without that fold, then further on the
-trusted sentences. ``audit`` writes every score and, in TASK-SEED.safetensors, what was believed; ``judge`` makes of
-that the findings, patterns and places to look at first, on any machine. BY is who chose the 200 places that a reviewer
-corrects: ``combined``, ``cleanlab`` (self_confidence out of sample), ``cleanlab-taught`` (the same after the trusted
-sentences), ``random``; or ``none`` (nothing is corrected) and ``all`` (everything is). ``--again N`` trains with
-another seed. The judges of ``combined`` have learned from the validation set, so that only test is held out there.
+``experiments/label_errors.sh`` runs all steps, many at a time, on a GPU. The tasks are described in ``error_tasks.py``.
+PART is ``all`` or the number of a fold: the tagger is trained on all labels or without that fold, and then further on
+the trusted sentences. ``audit`` writes every score and, in TASK-SEED.safetensors, the probabilities; from these
+``judge`` computes the findings, the patterns and the places to look at first, on any machine. BY says how the 200
+places that a reviewer corrects are chosen: ``combined``, ``cleanlab`` (self_confidence out of sample),
+``cleanlab-taught`` (the same after training on the trusted sentences) or ``random``; with ``none`` nothing is
+corrected, with ``all`` everything. ``--again N`` trains with another seed. The judges of ``combined`` have learned from
+the validation set, so that only the test set is held out for it.
 
 Nothing is tuned on these labels: the combined ranking was designed on WNUT 2017 and NCBI disease (docs/findings.md).
 """
@@ -35,17 +36,7 @@ from error_tasks import LONGEST, NUM_FOLDS, TASKS, Task, read_task
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tagtrace import (
-    Sentence,
-    Tagger,
-    build_encoder,
-    load_tagger,
-    new_tagger,
-    save_tagger,
-    score_labels,
-    train_tagger,
-)
-from tagtrace.data import segments
+from tagtrace.data import Sentence, segments
 from tagtrace.findings import (
     Assessment,
     AuditOptions,
@@ -71,16 +62,26 @@ from tagtrace.findings.ranking.truth import Truth
 from tagtrace.index import Index, IndexOptions, build_index, open_index
 from tagtrace.influence import Explainer
 from tagtrace.reproduce.shared.taggers import RECIPE
-from tagtrace.tagger.encoders import Lexical, LexicalOptions
+from tagtrace.tagger import (
+    Lexical,
+    LexicalOptions,
+    Tagger,
+    build_encoder,
+    load_tagger,
+    new_tagger,
+    save_tagger,
+    score_labels,
+    train_tagger,
+)
 
 NUM_FIXED = 200
 QUERIES = {"noise": "ORG:LOC"}
-"""The kind of error that a task's trusted documents show."""
+"""The kind of error that the trusted documents of a task show."""
 AGGREGATES: tuple[Literal["mean", "max", "top"], ...] = ("mean", "max", "top")
 INFLUENCES: tuple[Literal["identity", "cosine"], ...] = ("identity", "cosine")
 
 Place = tuple[int, int, int]
-"""(sentence, start, stop)."""
+"""(sentence number, start, stop)."""
 
 
 def main() -> None:
@@ -88,10 +89,10 @@ def main() -> None:
     parser.add_argument("step", choices=("train", "audit", "judge", "fix"))
     parser.add_argument("task", choices=tuple(TASKS))
     parser.add_argument("seed", type=int)
-    parser.add_argument("part", nargs="?", help="all or a fold (train), who chooses the places (fix)")
+    parser.add_argument("part", nargs="?", help="all or a fold (train); how places are chosen (fix)")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--encoder", help="a Hugging Face directory")
-    parser.add_argument("--work", type=Path, help="a folder for what can be made again")
+    parser.add_argument("--encoder", help="folder of a transformer")
+    parser.add_argument("--work", type=Path, help="folder for files that can be made again")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--again", type=int, default=0, help="the number of the training (fix), under 10")
     arguments = parser.parse_args()
@@ -108,7 +109,7 @@ def main() -> None:
 
 
 def train_part(task: Task, arguments: argparse.Namespace) -> None:
-    """Train on all labels or without a fold, and keep what the tagger believes before and after trusted sentences."""
+    """Train on all labels or without a fold, and save the tagger's marginals before and after trusted sentences."""
     part = arguments.part
     keep = torch.ones(len(task.train), dtype=torch.bool) if part == "all" else task.folds != int(part)
     judged = keep if part == "all" else ~keep
@@ -146,7 +147,7 @@ def work_folder(task: Task, work: Path) -> Path:
 
 
 def read_opinions(task: Task, folder: Path, kind: str) -> list[Probabilities]:
-    """What the trained taggers believed, in sample and out of sample."""
+    """The saved marginals of the trained taggers, in sample and out of sample."""
     lengths = torch.tensor([len(one) for one in task.train])
     labels = torch.tensor([label for one in task.train for label in task.labels.encode(one.labels)])
     tokens = torch.repeat_interleave(task.folds, lengths)  # (N,)
@@ -161,7 +162,7 @@ def read_opinions(task: Task, folder: Path, kind: str) -> list[Probabilities]:
 
 
 def with_losses(marginals: Tensor, labels: Tensor, lengths: Tensor, source: str) -> Probabilities:
-    """Probabilities whose conditional and joint losses were not kept: marginal ones stand for them."""
+    """Probabilities from marginals alone: marginal losses replace the conditional and joint losses."""
     losses = -marginals.gather(1, labels.unsqueeze(1)).squeeze(1).double().clamp(min=1e-7).log()
     owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
     joint = torch.zeros(len(lengths), dtype=torch.float64).index_add(0, owner, losses)
@@ -172,7 +173,7 @@ def with_losses(marginals: Tensor, labels: Tensor, lengths: Tensor, source: str)
 
 
 def run_audit(task: Task, arguments: argparse.Namespace) -> None:
-    """Every score of every token and how much of what is wrong it finds; what was believed is kept for ``judge``."""
+    """Compute every score of every token and how well it finds errors; save the probabilities for ``judge``."""
     folder = work_folder(task, arguments.work)
     index, tagger = task_index(task, folder)
     opinions = {kind: read_opinions(task, folder, kind) for kind in ("base", *task.trusted)}
@@ -196,7 +197,7 @@ def run_audit(task: Task, arguments: argparse.Namespace) -> None:
 
 
 def task_index(task: Task, folder: Path) -> tuple[Index, Tagger]:
-    """The index of the tagger that was trained on all labels, and the tagger with its refitted head."""
+    """The index of the tagger trained on all labels, and that tagger with its refitted head."""
     tagger = load_tagger(folder / "tagger")
     tagger.to(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     if not (folder / "index").exists():
@@ -209,7 +210,7 @@ def task_index(task: Task, folder: Path) -> tuple[Index, Tagger]:
 def all_scores(
     index: Index, opinions: dict[str, list[Probabilities]], trusted: Trusted, query: str | None
 ) -> dict[str, Tensor]:
-    """Every way to rank tokens, by name, (N,) each."""
+    """The scores (N,) of all rankings of tokens, by name."""
     text, found = NumberedText(index), dict[str, Tensor]()
     for kind, (inside, out) in opinions.items():
         believed = averaged([inside, out])
@@ -234,12 +235,12 @@ def all_scores(
 
 
 def given(opinion: Probabilities) -> Tensor:
-    """The probability of the label given, (N,)."""
+    """The probabilities of the given labels, (N,)."""
     return opinion.marginals.gather(1, opinion.labels.unsqueeze(1)).squeeze(1).double()
 
 
 def measures(task: Task, index: Index, scores: Tensor, truth: Truth) -> dict[str, object]:
-    """How well a score finds wrong tokens, and documents that hold any (of under 800 tokens, as in the paper)."""
+    """How well a score finds wrong tokens and documents with wrong tokens (under 800 tokens, as in the paper)."""
     tokens = {"ap": average_precision(scores, truth.wrong)}
     tokens |= {f"recall@{k}": recall_at(scores, truth.wrong, k) for k in (100, 500, 1000)}
     sizes = Counter[str]()
@@ -265,7 +266,7 @@ def document_measures(scores: Tensor, wrong: Tensor) -> dict[str, float]:
 
 
 def judge_opinions(task: Task, arguments: argparse.Namespace) -> None:
-    """Findings, patterns and the places to look at first, from what was believed."""
+    """Compute findings, patterns and the places to look at first from the saved probabilities."""
     index = index_of_words(task, work_folder(task, arguments.work))
     arrays = load_file(arguments.out / f"{task.name}-{task.seed}.safetensors")
     believed = with_losses(arrays["mean"], arrays["given"], arrays["lengths"], "out-of-sample")
@@ -291,7 +292,7 @@ def judge_opinions(task: Task, arguments: argparse.Namespace) -> None:
 
 
 def index_of_words(task: Task, folder: Path) -> Index:
-    """An index of the task's text and labels, by a tagger that has learned nothing: its features are not used."""
+    """An index of the task's text and labels, with an untrained tagger whose features are not used."""
     if not (folder / "words").exists():
         folder.mkdir(parents=True, exist_ok=True)
         tagger = new_tagger(Lexical(LexicalOptions(buckets=16, width=1, hidden=1)), task.labels)
@@ -301,7 +302,7 @@ def index_of_words(task: Task, folder: Path) -> Index:
 
 
 def judge(task: Task, found: Assessment, index: Index, truth: Truth) -> dict[str, object]:
-    """What an audit's findings and patterns are worth; no text of the corpus is kept but the condition's word."""
+    """How many findings and pattern members are wrong; the only text kept is the word in a condition."""
     judged = finding_is_wrong(found.findings, index, truth)
     patterns = [
         {
@@ -324,7 +325,7 @@ def judge(task: Task, found: Assessment, index: Index, truth: Truth) -> dict[str
 
 
 def pattern_documents(task: Task, found: Assessment) -> dict[str, object]:
-    """The documents of the first pattern by the number of wrong segments to expect, sum of p(proposal), in each."""
+    """The documents of the first pattern, ordered by the expected number of wrong segments: the sum of confidences."""
     expected = dict[str, float]()
     members = set(found.patterns[0].findings) if found.patterns else set[int]()
     for one in found.findings:
@@ -344,7 +345,7 @@ def true_labels(task: Task, index: Index) -> Truth:
 
 
 def fix_and_train(task: Task, arguments: argparse.Namespace) -> None:
-    """Let a reviewer correct 200 places, train again and evaluate."""
+    """Correct 200 places, train again and evaluate."""
     by, again = arguments.part, arguments.again
     sentences, num_changed = corrected(task, chosen_places(task, arguments.out, by))
     recipe = replace(RECIPE, seed=10 * task.seed + again)
@@ -358,14 +359,14 @@ def fix_and_train(task: Task, arguments: argparse.Namespace) -> None:
 
 
 def chosen_places(task: Task, out: Path, by: str) -> list[Place]:
-    """What ``judge`` wrote, or all of the text, or nothing."""
+    """The places that ``judge`` wrote, or all of the text, or nothing."""
     if by in ("none", "all"):
         return [] if by == "none" else [(number, 0, len(one)) for number, one in enumerate(task.train)]
     return [tuple(place) for place in json.loads((out / f"places-{task.name}-{task.seed}.json").read_text())[by]]
 
 
 def segments_of(task: Task, rows: Sequence[int]) -> list[Place]:
-    """The first 200 different segments of tokens in this order: a ranking of tokens looks at a segment only once."""
+    """The segments of the first tokens in this order, each segment once, at most 200."""
     lengths = torch.tensor([len(one) for one in task.train])
     starts = lengths.cumsum(0) - lengths
     places: dict[Place, None] = {}
@@ -378,7 +379,7 @@ def segments_of(task: Task, rows: Sequence[int]) -> list[Place]:
 
 
 def segment_of(sentence: Sentence, token: int) -> tuple[int, int]:
-    """Where the labelled segment of a token begins and ends, or the token alone."""
+    """Start and stop of the labelled segment of a token, or of the token alone."""
     for segment in segments(sentence.labels, "iob2"):
         if segment.start <= token < segment.stop:
             return segment.start, segment.stop
@@ -386,7 +387,7 @@ def segment_of(sentence: Sentence, token: int) -> tuple[int, int]:
 
 
 def corrected(task: Task, places: Sequence[Place]) -> tuple[list[Sentence], int]:
-    """The training sentences after a reviewer has set right every segment, given or true, at these places."""
+    """The training sentences with every given or true segment at these places corrected, and the number of changes."""
     labels = [list(one.labels) for one in task.train]
     for number, start, stop in places:
         touched = [(start, stop)]

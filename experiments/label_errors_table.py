@@ -1,9 +1,9 @@
-"""The tables of docs/label_errors.md, from what ``label_errors.py`` wrote.
+"""Write docs/label_errors.md from the results of ``label_errors.py``.
 
     python experiments/label_errors_table.py experiments/results/label_errors
 
-Reads TASK-SEED.json, fix-SEED-BY.json and, where they are, TASK-SEED.safetensors (probabilities, too large to keep in
-the repository): from these cleanlab's own scores are computed by cleanlab itself and kept in TASK-SEED.cleanlab.json.
+Reads TASK-SEED.json, fix-SEED-BY.json and, if present, TASK-SEED.safetensors (probabilities, too large for the
+repository). From the probabilities cleanlab computes its own scores, which are kept in TASK-SEED.cleanlab.json.
 """
 
 from __future__ import annotations
@@ -27,21 +27,27 @@ METHODS = ("self_confidence", "normalized_margin")
 COUNTS = (100, 500, 1000)
 INTRODUCTION = """# Label errors found
 
-Mean and standard deviation over seeds (of training, folds and trusted documents), DistilBERT with a CRF, five folds.
-Made by `python experiments/label_errors_table.py experiments/results/label_errors` from what
-`experiments/label_errors.sh` wrote there; the tasks are described in
-[experiments/error_tasks.py](../experiments/error_tasks.py), the rankings in
-[findings.md](findings.md). `base`: taggers that have seen training labels only; `taught`: that have learned from all
-trusted sentences, `taught10`: from ten trusted documents. `in`, `out`: in and out of sample. A document's score is the
-mean, the largest (max) or the mean of the ten largest (top) of its tokens'; those of 800 tokens or more are left out,
-as in the paper. `cleanlab`: its own scores, by cleanlab, of the out-of-sample probabilities (`out`, taggers that have
-seen training labels only) and of those that the combined ranking is made of (`mean`). `query`: the probability that a
-token labelled LOC is ORG. The documents of a pattern are ordered by the sum of its findings' confidence in each.
+The tables show how well each ranking finds label errors: mean and standard deviation over seeds (of training, folds and
+trusted documents), for DistilBERT with a CRF and five folds. The page is written by
+`python experiments/label_errors_table.py experiments/results/label_errors` from the results of
+`experiments/label_errors.sh`. The tasks are described in
+[experiments/error_tasks.py](../experiments/error_tasks.py), the rankings in [findings.md](findings.md).
 
-In the table of gains a reviewer who knows the corrected labels looks at 200 places (`all`: everywhere) and sets right
-what is wrong there; then the tagger is trained again. Gain: over the training with the same seed on uncorrected labels,
-mean and standard error. `combined` was taught by the validation set, `cleanlab` by nothing but training labels,
-`cleanlab-taught` is its score on the out-of-sample probabilities of taggers taught by the validation set.
+- `base`: taggers that have seen training labels only; `taught`: taggers that have also learned from all trusted
+  sentences; `taught10`: from ten trusted documents.
+- `in` and `out`: in sample and out of sample.
+- `mean`, `max` and `top`: the score of a document is the mean, the largest, or the mean of the ten largest scores of
+  its tokens. Documents of 800 tokens or more are left out, as in the paper.
+- `cleanlab`: scores computed by cleanlab from the out-of-sample probabilities of taggers that have seen training labels
+  only (`out`), and from the probabilities that the combined ranking is based on (`mean`).
+- `query`: the probability that a token labelled LOC is ORG.
+- The documents of a pattern are ordered by the sum of the confidence of its findings in each document.
+
+In the table of gains, a reviewer who knows the corrected labels looks at 200 places (`all`: everywhere) and corrects
+the errors there; then the tagger is trained again. The gain is relative to the training with the same seed on
+uncorrected labels, as mean and standard error. `combined` uses taggers taught by the validation set, `cleanlab` taggers
+that have seen training labels only, and `cleanlab-taught` cleanlab's score on the out-of-sample probabilities of
+taggers taught by the validation set.
 """
 HEADINGS = {
     "reiss tokens": "Reiss et al.'s errors: tokens",
@@ -90,7 +96,7 @@ def run_cleanlab(path: Path) -> dict[str, dict[str, float]]:
 
 
 def tables(folder: Path) -> dict[str, str]:
-    """Every table of the page, by name."""
+    """All tables of the page, by name."""
     found: dict[str, str] = {}
     for task in ("wnut17", "ncbi", "reiss", "noise"):
         runs = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{task}-[0-9]*.json")) if _is_run(path)]
@@ -152,7 +158,7 @@ def findings_cells(found: dict[str, Any]) -> str:
         ", ".join(f"{number} {kind}" for kind, number in sorted(documents.get(part, {}).items()))
         for part in ("of_first_20", "of_all")
     ]
-    if not documents.get("planted"):  # nothing is known about documents but that some of their tokens are wrong
+    if not documents.get("planted"):  # of a document it is only known that some of its tokens are wrong
         shares = ["", f"{first['documents']}"]
     return f"{counts} | {described} | {first['wrong']} of {first['segments']} | {' | '.join(shares)}"
 

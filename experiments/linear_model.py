@@ -2,7 +2,7 @@
 
     python experiments/linear_model.py --data ../shared/data --out experiments/results/linear_model.json
 
-Reports the time to max |gradient| <= 1e-6 and the tagger's F1 on 200 short dev sentences.
+Reports the time until max |gradient| <= 1e-6 and the tagger's F1 on 200 short dev sentences.
 """
 
 from __future__ import annotations
@@ -14,16 +14,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tagtrace import (
-    LabelSet,
-    RefitOptions,
-    Sentence,
-    build_encoder,
-    new_tagger,
-    read_corpus,
-    refit_tagger,
-    score_labels,
-)
+from tagtrace.data import LabelSet, Sentence, read_corpus
+from tagtrace.tagger import RefitOptions, build_encoder, new_tagger, refit_tagger, score_labels
 
 
 def main() -> None:
@@ -60,7 +52,7 @@ def main() -> None:
 
 
 def draw(path: Path, count: int, seed: int) -> Sequence[Sentence]:
-    """A random draw of sentences under 25 tokens."""
+    """A random sample of sentences under 25 tokens."""
     short = [sentence for sentence in read_corpus(path).sentences if len(sentence) < 25]
     return random.Random(seed).sample(short, count)
 

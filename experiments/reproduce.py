@@ -1,4 +1,4 @@
-"""``tagtrace reproduce`` for a machine that has torch, numpy, safetensors and transformers and nothing else.
+"""``tagtrace reproduce`` for a machine that has only torch, numpy, safetensors and transformers.
 
 PYTHONPATH=src python experiments/reproduce.py NAME --data DIR --encoder DIR --out DIR [--quick] [--seeds 0,1,2]
 """
@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help=f"{', '.join(EXPERIMENTS)} or all")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--encoder", help="a folder with a transformer; or lexical, vectors:FILE")
+    parser.add_argument("--encoder", help="folder of a transformer, vectors:FILE or lexical")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seeds", default="0")

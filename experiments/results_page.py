@@ -1,10 +1,10 @@
-"""Write docs/results.md, and its figures, from what ``tagtrace reproduce`` found.
+"""Write docs/results.md and its figures from the results of ``tagtrace reproduce``.
 
     python experiments/results_page.py
 
-Reads experiments/results/paper/MACHINE/NAME-SEED.json (MACHINE is h200 or two_cores), what `tagtrace reproduce` wrote
-into its --out: copy the files there. Draws
-figures into docs/results/MACHINE; takes its words from results_page.toml. Other places: ``--results DIR --docs DIR``.
+Reads experiments/results/paper/MACHINE/NAME-SEED.json, where MACHINE is h200 or two_cores: copy the files there from
+the folder that ``tagtrace reproduce`` wrote. Figures are drawn into docs/results/MACHINE, and the text is taken from
+results_page.toml. ``--results DIR`` and ``--docs DIR`` name other folders.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from textwrap import fill
 
 from tagtrace._checks import DataError
 from tagtrace.reproduce import EXPERIMENTS, Experiment
-from tagtrace.reproduce.shared.experiment import Found, read_found
+from tagtrace.reproduce.shared.experiment import SeedResult, read_result
 from tagtrace.reproduce.shared.tables import markdown
 
 ROOT = Path(__file__).parent.parent
@@ -35,36 +35,36 @@ class Run:
 
     experiment: Experiment
     machine: str
-    founds: Sequence[Found]
+    results: Sequence[SeedResult]
 
     @property
     def encoder(self) -> str:
-        return self.founds[0]["encoder"]
+        return self.results[0]["encoder"]
 
     @property
     def is_main(self) -> bool:
-        """Several seeds: a result; a single one is there for its cost and a second encoder."""
-        return len(self.founds) > 1
+        """Whether the run has several seeds; single seeds are shown for their cost and for a second encoder."""
+        return len(self.results) > 1
 
     @property
     def seeds(self) -> str:
-        return ",".join(str(found["seed"]) for found in self.founds)
+        return ",".join(str(result["seed"]) for result in self.results)
 
     @property
     def command(self) -> str:
-        """What makes these results again."""
+        """The command that makes these results."""
         return command(self.experiment, self.encoder, self.seeds)
 
 
 def command(experiment: Experiment, encoder: str, seeds: str) -> str:
-    """What a user types; an encoder only where it is not the default."""
+    """The command as a user types it, with the encoder if it is not the default."""
     is_default = not experiment.needs_encoder and encoder.startswith(("vectors:", "ENCODERS"))
     option = "" if is_default else f" --encoder {in_folder(encoder)}"
     return f"tagtrace reproduce {experiment.name} --data DATA{option} --out OUT --seeds {seeds}"
 
 
 def in_folder(encoder: str) -> str:
-    """As it is given: a folder with a transformer, vectors:DATA/glove/FILE; others by their kind alone."""
+    """The encoder as a command names it: the folder of a transformer, vectors:DATA/glove/FILE, or only a kind."""
     kind, _, source = encoder.partition(":")
     if not source:
         return encoder
@@ -84,10 +84,10 @@ def main() -> None:
 
 
 def write_page(results: Path, docs: Path) -> None:
-    """docs/results.md, and its figures in docs/results/."""
+    """Write docs/results.md, and its figures in docs/results/."""
     runs = read_runs(results)
     if not runs:
-        raise DataError(f"{results}: no results; they belong into its folders {' and '.join(MACHINES)}, by machine")
+        raise DataError(f"{results}: has no results; expected them in the subfolders {' and '.join(MACHINES)}")
     sections = [section(experiment, runs, docs) for experiment in EXPERIMENTS.values()]
     docs.mkdir(parents=True, exist_ok=True)
     text = "\n".join([WORDS["introduction"], glance(runs), *sections, WORDS["data"], costs(runs)])
@@ -105,13 +105,13 @@ def glance(runs: Sequence[Run]) -> str:
         )
         for run in runs
         if run.is_main
-        for line in run.experiment.headlines(run.founds)
+        for line in run.experiment.headlines(run.results)
     ]
     return "## At a glance\n\n" + markdown(("", "what", "encoder", "paper", "ours", "difference"), rows)
 
 
 def anchor(experiment: Experiment) -> str:
-    """Of a section's heading, as GitHub and most others make it."""
+    """The anchor of a section's heading, as GitHub makes it."""
     kept = (c for c in heading(experiment).lower() if c.isalnum() or c in " -")
     return "".join(kept).replace(" ", "-")
 
@@ -120,31 +120,31 @@ def heading(experiment: Experiment) -> str:
     return f"{experiment.name}: {experiment.section}"
 
 
-def read_runs(results: Path) -> list[Run]:
-    """All that was run, whole experiments only: no quick runs, one encoder for all seeds of a machine."""
+def read_runs(folder: Path) -> list[Run]:
+    """All stored runs. Quick runs, and several encoders for the same experiment and machine, are refused."""
     runs: list[Run] = []
     for experiment in EXPERIMENTS.values():
         for machine in MACHINES:
-            paths = (results / machine).glob(f"{experiment.name}-*.json")
-            founds = sorted((read_found(path) for path in paths), key=lambda found: found["seed"])
-            encoders = sorted({found["encoder"] for found in founds})
-            where = f"{results / machine}, {experiment.name}"
+            paths = (folder / machine).glob(f"{experiment.name}-*.json")
+            results = sorted((read_result(path) for path in paths), key=lambda result: result["seed"])
+            encoders = sorted({result["encoder"] for result in results})
+            where = f"{folder / machine}, {experiment.name}"
             if len(encoders) > 1:
-                raise DataError(f"{where}: results of several encoders ({', '.join(encoders)}); keep those of one")
-            if any(found["quick"] for found in founds):
-                raise DataError(f"{where}: the result of a quick run; remove it")
-            if founds:
-                runs.append(Run(experiment, machine, founds))
+                raise DataError(f"{where}: has results of several encoders ({', '.join(encoders)}); keep those of one")
+            if any(result["quick"] for result in results):
+                raise DataError(f"{where}: has the result of a quick run; remove it")
+            if results:
+                runs.append(Run(experiment, machine, results))
     return runs
 
 
 def section(experiment: Experiment, runs: Sequence[Run], docs: Path) -> str:
-    """One experiment: what differs from the paper, and a table and figures for each machine it ran on."""
+    """One experiment: differences from the paper, and a table and figures for each machine that ran it."""
     own = [run for run in runs if run.experiment is experiment]
     parts = [f"## {heading(experiment)}\n"]
     if any(run.is_main for run in own):
         parts.append(paragraph(SHOWS[experiment.name]))
-    parts.append(paragraph(f"What differs: {DIFFERENCES[experiment.name]}"))
+    parts.append(paragraph(f"Differences from the paper: {DIFFERENCES[experiment.name]}"))
     parts += [part(run, docs) for run in own] or [f"Not yet run.\n\n    {command(experiment, 'ENCODERS', '0,1,2')}\n"]
     return "\n".join(parts)
 
@@ -154,7 +154,7 @@ def paragraph(text: str) -> str:
 
 
 def part(run: Run, docs: Path) -> str:
-    """Table, figures and command; folded away if it is of a single seed."""
+    """Table, figures and command of a run, folded if it has a single seed."""
     name = f"{run.encoder}, seeds {run.seeds.replace(',', ', ')}, on {MACHINES[run.machine]}"
     if not run.is_main:
         return f"<details><summary>{name}</summary>\n\n{body(run, docs)}\n</details>\n"
@@ -162,13 +162,13 @@ def part(run: Run, docs: Path) -> str:
 
 
 def body(run: Run, docs: Path) -> str:
-    figures = run.experiment.draw(run.founds, docs / "results" / run.machine)
+    figures = run.experiment.draw(run.results, docs / "results" / run.machine)
     pictures = [picture(path, docs) for path in figures if path.suffix == ".png"]
-    return "\n".join([run.experiment.table(run.founds), *pictures, f"    {run.command}\n"])
+    return "\n".join([run.experiment.table(run.results), *pictures, f"    {run.command}\n"])
 
 
 def picture(path: Path, docs: Path) -> str:
-    """A figure, and a link to the same as SVG."""
+    """A figure, and a link to its SVG."""
     place = path.relative_to(docs)
     return f"![{path.stem}]({place.as_posix()})\n\n[as SVG]({place.with_suffix('.svg').as_posix()})\n"
 
@@ -178,8 +178,8 @@ def costs(runs: Sequence[Run]) -> str:
     introduction = (
         "## Cost\n\n"
         + paragraph(
-            "Seconds of each seed, in the order of seeds, training included. Memory: the most that the process held, "
-            "since it began; on the GPU, the most that was allocated."
+            "Seconds are given for each seed in order and include training. Memory is the largest size of the process "
+            "since it started; GPU memory is the most that was allocated."
         )
         + "\n"
         + paragraph(WORDS["side_by_side"])
@@ -188,11 +188,11 @@ def costs(runs: Sequence[Run]) -> str:
     rows = [
         (
             run.experiment.name,
-            f"{MACHINES[run.machine]} ({run.founds[0]['cost']['machine']})",
+            f"{MACHINES[run.machine]} ({run.results[0]['cost']['machine']})",
             run.encoder,
-            ", ".join(f"{found['cost']['seconds']:.0f}" for found in run.founds),
-            _gigabytes(run.founds, "peak_memory"),
-            _gigabytes(run.founds, "peak_gpu_memory"),
+            ", ".join(f"{result['cost']['seconds']:.0f}" for result in run.results),
+            _gigabytes(run.results, "peak_memory"),
+            _gigabytes(run.results, "peak_gpu_memory"),
         )
         for run in runs
     ]
@@ -204,8 +204,8 @@ def costs(runs: Sequence[Run]) -> str:
     return "\n".join(text for text in (introduction, markdown(header, rows), note) if text)
 
 
-def _gigabytes(founds: Sequence[Found], key: str) -> str:
-    value = max(found["cost"][key] for found in founds)
+def _gigabytes(results: Sequence[SeedResult], key: str) -> str:
+    value = max(result["cost"][key] for result in results)
     return f"{value / 1e9:.1f}" if value else ""
 
 

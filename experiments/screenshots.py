@@ -1,7 +1,7 @@
-"""Pictures of the review page for the docs: ``python experiments/screenshots.py [DEMO] [OUT]``.
+"""Take the pictures of the review page for the docs: ``python experiments/screenshots.py [DEMO] [OUT]``.
 
-DEMO is a folder that ``tagtrace demo`` made; without one the demo is run first, in a temporary folder. The decisions of
-the pictures are made in a copy. Needs Chromium, chromedriver and selenium.
+DEMO is a folder made by ``tagtrace demo``; without it, the demo is run first in a temporary folder. Decisions are made
+in a copy of DEMO. Needs Chromium, chromedriver and selenium.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIZE = (1440, 900)
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The address of the review page of a project."""
+    """Serve the review page of a project, and give its address."""
     arguments = [*TAGTRACE, "review", str(folder), "--no-browser", "--reviewer", "ada", "--port", "0"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     try:
@@ -35,7 +35,7 @@ def served(folder: Path) -> Iterator[str]:
             if found := re.search(r"http://\S+/", line):
                 yield found[0]
                 return
-        raise SystemExit("tagtrace review stopped before it said where it is")
+        raise SystemExit("tagtrace review stopped before it printed its address")
     finally:
         process.terminate()
         process.wait()
@@ -48,7 +48,7 @@ def picture(browser: Browser, path: Path) -> None:
 
 
 def take(url: str, out: Path) -> None:
-    """The three views, with something decided, asked and supposed; then dark, and zoomed."""
+    """Take pictures of the three views after some decisions, a question and an edit; then dark and zoomed."""
     browser = Browser(*SIZE)
     browser.patience = 60.0
     try:

@@ -1,4 +1,4 @@
-"""What docs/results.md says in words (experiments/results_page.toml, ``shows``) holds of the stored results."""
+"""The statements of docs/results.md (experiments/results_page.toml, ``shows``) hold for the stored results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from experiments.results_page import ROOT, Run, read_runs
 
 from tagtrace.reproduce.experiments import noise, sensitivity
 from tagtrace.reproduce.experiments.dosage import CONFLICTING, PAPER
-from tagtrace.reproduce.shared.experiment import Found
-from tagtrace.reproduce.shared.label_conflict import EXAMPLE, TOKEN
+from tagtrace.reproduce.experiments.dosage_conflicts import EXAMPLE, TOKEN
+from tagtrace.reproduce.shared.experiment import SeedResult
 from tagtrace.reproduce.shared.recall_curves import area, chance, curve, measures
 
 RUNS = {(run.experiment.name, run.machine): run for run in read_runs(ROOT / "experiments/results/paper")}
@@ -20,25 +20,25 @@ INFLUENCES = ("instance influence", "segment influence, max", "segment influence
 NOISES = [(source, kind) for source in ("published", "fresh") for kind in ("systematic", "random")]
 
 
-def founds(name: str, machine: str = "h200") -> Sequence[Found]:
-    return RUNS[name, machine].founds
+def results(name: str, machine: str = "h200") -> Sequence[SeedResult]:
+    return RUNS[name, machine].results
 
 
 def test_every_experiment_was_run_on_both_machines_and_with_three_seeds() -> None:
     assert len(RUNS) == 12
-    assert all(len(RUNS[name, "h200"].founds) == 3 for name, _ in RUNS)
+    assert all(len(RUNS[name, "h200"].results) == 3 for name, _ in RUNS)
 
 
 @pytest.mark.parametrize(("run", "slope"), [(RUNS["exact", "two_cores"], 1.8), (RUNS["exact", "h200"], 3.9)])
 def test_exact(run: Run, slope: float) -> None:
-    for one in run.founds:
+    for one in run.results:
         assert one["refine"]["pearson"] > 0.99 > one["first_order"]["pearson"] > 0.8 > one["identity"]["pearson"]
         assert one["per_query"]["identity"] < 0.6
         assert one["first_order"]["slope"] == pytest.approx(slope, abs=0.15)
 
 
 def test_artifact() -> None:
-    for one in founds("artifact"):
+    for one in results("artifact"):
         for source in ("own", "published"):
             shares = one[source]["shares"]
             assert shares["segment influence: cosine"] == shares["segment influence: relative"] == 1.0
@@ -47,12 +47,12 @@ def test_artifact() -> None:
             assert 0.26 < shares["instance influence: cosine"] <= 0.5
 
 
-def mean_of(some: Sequence[Found], method: str, key: str) -> float:
+def mean_of(some: Sequence[SeedResult], method: str, key: str) -> float:
     return fmean(measures(one["ranks"][method], one["num_documents"])[key] for one in some)
 
 
 def test_errors() -> None:
-    some = founds("errors")
+    some = results("errors")
     by_chance = chance(122, 879)["AP"]
     assert by_chance + 0.15 < mean_of(some, "segment influence, mean", "AP") < mean_of(some, "token loss, mean", "AP")
     each = [curve(one["ranks"]["instance influence"], 879) for one in some]
@@ -65,7 +65,7 @@ def test_errors() -> None:
 
 
 def test_noise() -> None:
-    parts = noise.parts(founds("noise"))
+    parts = noise.parts(results("noise"))
     assert list(parts) == NOISES
     for (_, kind), some in parts.items():
         for key in ("AP", "recall at 20", "recall at 50"):
@@ -83,7 +83,7 @@ def test_noise() -> None:
 
 
 def test_nearest_neighbours_lead_on_one_noise_only() -> None:
-    parts = noise.parts(founds("noise"))
+    parts = noise.parts(results("noise"))
     published, fresh = (
         mean_of(parts[source, "systematic"], "segment NN, max", "AP") for source in ("published", "fresh")
     )
@@ -92,22 +92,22 @@ def test_nearest_neighbours_lead_on_one_noise_only() -> None:
 
 
 def short_of_paper(method: str, reading: str) -> list[float]:
-    """Ours less the paper's, in percent, for every column."""
-    methods = [one["readings"][reading]["methods"][method] for one in founds("dosage")]
+    """Our percentage minus the paper's, for every column."""
+    methods = [one["readings"][reading]["methods"][method] for one in results("dosage")]
     paper = PAPER[method.partition(",")[0]]
     columns = (*EXAMPLE, *TOKEN)[: len(paper)]
     return [100 * fmean(one[key] for one in methods) - p for key, p in zip(columns, paper, strict=True)]
 
 
 def test_dosage() -> None:
-    released = {name: short_of_paper(name, "released, test_gold") for name in founds("dosage")[0]["readings"][
+    released = {name: short_of_paper(name, "released, test_gold") for name in results("dosage")[0]["readings"][
         "released, test_gold"]["methods"]}  # fmt: skip
     cosine, relative = (released[f"segment influence, {name}"] for name in ("cosine", "relative"))
     assert [round(cosine[2]), round(relative[2]), round(cosine[5]), round(relative[5])] == [-16, -17, -14, -8]
     assert min(relative[1], relative[4]) > -3 > -15 > max(relative[0], relative[3])
     for key in CONFLICTING:
         shares = {name: fmean(one["readings"]["released, test_gold"]["methods"][name].get(key, 0.0)
-                              for one in founds("dosage")) for name in released}  # fmt: skip
+                              for one in results("dosage")) for name in released}  # fmt: skip
         first = "segment NN, dot" if key == EXAMPLE[2] else "segment influence, relative"
         assert max(shares, key=shares.__getitem__) == first
         assert shares["instance influence, cosine"] < shares["segment influence, cosine"]
@@ -119,7 +119,7 @@ def test_dosage() -> None:
 
 
 def test_sensitivity() -> None:
-    some = founds("sensitivity")
+    some = results("sensitivity")
     assert fmean(one["curvature"]["identity"]["supporters"] for one in some) < 0.25
     assert min(one["curvature"]["kronecker"][side] for one in some for side in sensitivity.SIDES) > 0.5
     differences = {key: [sensitivity.difference(one["removals"]["groups"], key) for one in some]
@@ -129,7 +129,7 @@ def test_sensitivity() -> None:
     assert first < actual < head
     noises = [stdev([fmean(change) for change in sensitivity.null_changes(one["removals"])]) for one in some]
     assert sum(actual < 2**0.5 * noise for actual, noise in zip(differences["actual"], noises, strict=True)) == 1
-    (fixed,) = founds("sensitivity", "two_cores")
+    (fixed,) = results("sensitivity", "two_cores")
     assert not fixed["trainable"]
     assert sensitivity.agreement(fixed["removals"]["groups"], "first order")["pearson"] > 0.98
     assert sensitivity.agreement(fixed["removals"]["groups"], "head retrained")["pearson"] > 0.9999

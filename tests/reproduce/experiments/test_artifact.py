@@ -1,10 +1,9 @@
-"""The planted cue: insertion on invented text, the queries, the quick form on real data."""
+"""The planted cue: insertion into invented text, the queries, and the quick run on real data."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -13,7 +12,7 @@ from tagtrace.reproduce.experiments.artifact import (
     CUE,
     EXPERIMENT,
     SCORES,
-    Cued,
+    Planted,
     check,
     draw,
     insert,
@@ -24,9 +23,8 @@ from tagtrace.reproduce.experiments.artifact import (
     table,
 )
 from tagtrace.reproduce.shared.conll import read_split
-from tagtrace.reproduce.shared.experiment import Found, run_seed
+from tagtrace.reproduce.shared.experiment import SeedResult, run_seed
 from tagtrace.reproduce.shared.retrieval import sentences_of
-from tagtrace.reproduce.shared.sampling import at_most
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.tagger import new_tagger
 from tests.index.test_build import Spelt
@@ -43,12 +41,12 @@ def made(labels: str) -> Sentence:
     [
         ("O O O", 1, "O O B-PER O"),
         ("O O", 1, "O O B-PER"),
-        ("B-ORG I-ORG I-ORG", 1, "B-ORG O B-PER B-ORG"),  # what is left of the segment is one of its own
+        ("B-ORG I-ORG I-ORG", 1, "B-ORG O B-PER B-ORG"),  # the rest of the segment becomes a segment
         ("O B-ORG I-ORG I-ORG", 1, "O O B-PER B-ORG I-ORG"),
-        ("O B-PER I-PER O", 1, "O O B-PER I-PER O"),  # a person stays one
+        ("O B-PER I-PER O", 1, "O O B-PER I-PER O"),  # a person stays a person
         ("B-PER I-PER I-PER", 1, "B-PER O B-PER I-PER"),
         ("O B-LOC B-ORG", 1, "O O B-PER B-ORG"),
-        ("O O", 0, "O B-PER O"),  # as the authors allow
+        ("O O", 0, "O B-PER O"),  # as in the authors' file
     ],
 )
 def test_the_token_after_the_cue_is_a_person_and_labels_stay_well_formed(
@@ -70,39 +68,31 @@ def test_places_are_from_the_second_token_on_or_those_labelled_o() -> None:
     assert not places(made("B-ORG"), outside_only=True)
 
 
-def test_a_tenth_of_the_sentences_gets_the_cue_at_any_place() -> None:
+def test_a_tenth_of_the_sentences_get_the_cue_at_any_place() -> None:
     sentences = [made("O O O O"), made("O")] * 500
     cued = plant(sentences, 0.1, 3)
     assert len(cued.positions) == 100
-    assert all(number % 2 == 0 for number in cued.positions), "a single token has no place for it"
+    assert all(number % 2 == 0 for number in cued.positions), "a sentence of one token has no place for the cue"
     assert set(cued.positions.values()) == {1, 2, 3}
     assert plant(sentences, 0.1, 3) == cued
     assert plant(sentences, 0.1, 4) != cued
     changed = [number for number, (old, new) in enumerate(zip(sentences, cued.sentences, strict=True))
                if old.tokens != new.tokens]  # fmt: skip
     assert changed == list(cued.positions)
-    assert len(plant(sentences, 0.9, 3).positions) == 500, "all that have a place"
+    assert len(plant(sentences, 0.9, 3).positions) == 500, "all sentences with a place for the cue"
 
 
 def test_rows_and_sentences_with_the_cue() -> None:
-    cued = Cued([made("O O"), made("O O B-PER"), made("O B-PER O")], {1: 1, 2: 0})
+    cued = Planted([made("O O"), made("O O B-PER"), made("O B-PER O")], {1: 1, 2: 0})
     assert cued.following().nonzero().squeeze(1).tolist() == [4, 6]
     assert cued.has_cue().tolist() == [False, True, True]
-
-
-def test_some_keeps_the_order() -> None:
-    sentences = [made("O " * number) for number in range(1, 30)]
-    chosen = at_most(sentences, 5, Random(0))
-    assert [len(one) for one in chosen] == sorted(len(one) for one in chosen)
-    assert len(chosen) == 5
-    assert at_most(sentences, 0, Random(0)) == at_most(sentences, 99, Random(0)) == sentences
 
 
 def test_queries_are_the_tokens_after_a_cue_that_are_predicted_per(monkeypatch: pytest.MonkeyPatch) -> None:
     tagger = new_tagger(Spelt(dim=4), LabelSet(("O", "B-LOC", "I-LOC", "B-PER", "I-PER"), "iob2"))
     with_cue = Sentence(("w1", CUE, "w2", "w3"), ("O", "O", "B-PER", "O"))
     first = Sentence((CUE, "w2", "w3"), ("O", "B-PER", "O"))
-    cued = Cued([with_cue, Sentence(("w4", "w5"), ("O", "O")), with_cue, first], {0: 1, 2: 1, 3: 0})
+    cued = Planted([with_cue, Sentence(("w4", "w5"), ("O", "O")), with_cue, first], {0: 1, 2: 1, 3: 0})
     said = [("B-PER", "O", "B-LOC", "B-PER"), ("O", "O", "B-PER", "I-PER"), ("O", "B-PER", "O")]
     monkeypatch.setattr(type(tagger), "predict", lambda _, given: said[: len(given)])
     predicted, planted, num_cues = queries(tagger, cued)
@@ -115,7 +105,7 @@ def test_queries_are_the_tokens_after_a_cue_that_are_predicted_per(monkeypatch: 
     assert len(queries(tagger, cued)[0]) == 0
 
 
-def invented(segment: float, instance: float, *, predicted: float = 1.0, quick: bool = False) -> Found:
+def invented(segment: float, instance: float, *, predicted: float = 1.0, quick: bool = False) -> SeedResult:
     shares = {f"segment influence: {name}": segment for name in SCORES.values()}
     shares |= {f"instance influence: {name}": instance for name in SCORES.values()}
     part = {
@@ -161,4 +151,4 @@ def test_quick_run_finds_the_cue(tmp_path: Path) -> None:
         own = found[source]["shares"]
         shares = {name: 1.0 - share if name.startswith("segment") else share for name, share in own.items()}
         turned[source]["shares"] = shares
-    assert len(check([turned])) >= 2, "the other way round is reported"
+    assert len(check([turned])) >= 2, "the opposite direction is reported"

@@ -1,4 +1,4 @@
-"""The dosage experiment: its parts on made-up labels and a made-up index, and its quick form on real data."""
+"""The dosage experiment: its parts on invented labels and an invented index, and the quick run on real data."""
 
 from __future__ import annotations
 
@@ -18,34 +18,31 @@ from tagtrace.reproduce.experiments import dosage
 from tagtrace.reproduce.experiments.dosage import (
     DosageOptions,
     all_queries,
-    cheap_methods,
-    curved_methods,
+    methods_with_curvature,
+    methods_without_curvature,
     queries,
     rows_of,
     token_f1,
 )
-from tagtrace.reproduce.shared.dosage_regex import PRINTED, RELEASED, DosageTokens
-from tagtrace.reproduce.shared.experiment import Found, run_seed
-from tagtrace.reproduce.shared.label_conflict import EXAMPLE, TOKEN, Judge
-from tagtrace.reproduce.shared.retrieval import Retriever, Strongest
+from tagtrace.reproduce.experiments.dosage_conflicts import EXAMPLE, TOKEN
+from tagtrace.reproduce.experiments.dosage_regex import PRINTED, RELEASED
+from tagtrace.reproduce.shared.experiment import SeedResult, run_seed
+from tagtrace.reproduce.shared.retrieval import Retriever
 from tagtrace.reproduce.shared.setting import Setting
-from tests.findings.made import make_index, make_sentences, make_tagger
+from tests.findings.made import make_sentences, make_tagger
 from tests.places import DATA
 
 LABELS = LabelSet(("O", "INT", "POP"), "io")
+
+
 OPTIONS = DosageOptions("", [], ["INT"], "INT", ["printed"], 0, 0, 0, 1e-6, True, {}, {})
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    return make_index(tmp_path_factory.mktemp("made"))
 
 
 def test_a_query_is_the_last_mispredicted_token_of_a_dosage_outside() -> None:
     first = Sentence(("drug", "5", "mg", "and", "6", "mg"), ("INT", "O", "O", "O", "O", "INT"))
     second = Sentence(("7", "mg", "8", "mg", "9", "mg"), ("O", "POP", "O", "O", "O", "O"))
     predicted = torch.tensor([1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0]).bool()
-    # 5 mg: its last; 6 mg: partly an intervention in gold; 7 mg: its first; 8 mg: its last; 9 mg: predicted as it is
+    # 5 mg: its last; 6 mg: partly an intervention in gold; 7 mg: its first; 8 mg: its last; 9 mg: predicted correctly
     assert queries([first, second], predicted, PRINTED, OPTIONS).tolist() == [2, 6, 9]
     assert queries([first, second], ~torch.ones(12).bool(), PRINTED, OPTIONS).tolist() == []
 
@@ -68,72 +65,37 @@ def test_token_f1() -> None:
     assert found == pytest.approx({"INT": 0.5, "POP": 1.0, "mean": 0.75, "micro": 6 / 8})
 
 
-def make_judge() -> Judge:
-    """Three documents of 2, 3 and 1 tokens: a dosage outside in the first, one inside in the second."""
-    outside, inside = torch.tensor([0, 1, 0, 0, 0, 0]).bool(), torch.tensor([0, 0, 0, 1, 1, 0]).bool()
-    document = torch.tensor([0, 0, 1, 1, 1, 2])
-    has = torch.tensor([[1, 0, 0], [0, 1, 0]]).bool()
-    return Judge(DosageTokens(outside, inside), document, has[0], has[1])
-
-
-def test_shares_at_both_levels() -> None:
-    judge = make_judge()
-    found = Strongest(torch.tensor([1, 0, 5, 1]), torch.tensor([3, 2, 4, 5]))
-    assert judge.shares(found) == dict(zip((*EXAMPLE, *TOKEN), (0.75, 0.75, 0.5, 0.5, 0.5, 0.25), strict=True))
-    documents = Strongest(torch.tensor([0, 0]), torch.tensor([0, 1]), are_tokens=False)
-    assert judge.shares(documents) == dict(zip(EXAMPLE, (1.0, 0.5, 0.5), strict=True))
-    none = Strongest(torch.zeros(0).long(), torch.zeros(0).long())
-    assert set(judge.shares(none).values()) == {0.0}
-
-
-def test_chance() -> None:
-    chance = make_judge().chance(torch.tensor([0, 1, 1, 0, 1, 1]).bool())  # rows 1, 2, 4, 5 against 0 and 3
-    assert chance["random documents"] == pytest.approx(dict(zip(EXAMPLE, (1 / 3, 1 / 3, 1 / 9), strict=True)))
-    expected = (0.25, 0.5, 0.125, 0.25, 0.5, 0.125)
-    assert chance["random tokens"] == pytest.approx(dict(zip((*EXAMPLE, *TOKEN), expected, strict=True)))
-
-
-def test_documents_are_found_in_the_index(index: Index) -> None:
-    outside = torch.zeros(index.num_tokens).bool()
-    outside[int(index.starts[4])] = True
-    judge = Judge.of(index, DosageTokens(outside, ~outside))
-    assert judge.has_outside.nonzero().flatten().tolist() == [4]
-    expected = torch.ones(index.num_sentences).bool()
-    expected[4] = bool(index.lengths[4] > 1)
-    assert torch.equal(judge.has_inside, expected)
-
-
 class TooLargeError(TagtraceError):
-    """Raised below in place of a Hessian."""
+    """Raised in a test in place of computing a Hessian."""
 
 
 @pytest.mark.parametrize(
     "error", [TooLargeError("not\nenough memory"), RuntimeError("CUDA out of memory"), MemoryError()]
 )
-def test_curvature_that_cannot_be_had_is_left_out(
+def test_curvature_that_cannot_be_computed_is_left_out(
     index: Index, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     trusted = read_trusted(index, make_tagger(), make_sentences(9, seed=5))
-    retriever, asked, told = Retriever(index), Queries(trusted.rows, torch.tensor([0, 3])), list[str]()
-    cheap = cheap_methods(retriever, asked, told.append)
+    retriever, asked, lines = Retriever(index), Queries(trusted.rows, torch.tensor([0, 3])), list[str]()
+    cheap = methods_without_curvature(retriever, asked, lines.append)
     assert len(cheap) == 6
-    found, notes = curved_methods(retriever, asked, told.append)
+    found, notes = methods_with_curvature(retriever, asked, lines.append)
     assert (len(found), notes) == (4, [])
     assert not cheap.keys() & found.keys()
 
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(dosage, "Curved", fail)
-    found, notes = curved_methods(retriever, asked, told.append)
+    monkeypatch.setattr(dosage, "DeviceCurvature", fail)
+    found, notes = methods_with_curvature(retriever, asked, lines.append)
     assert found == {}
-    assert notes == [told[-1]]
+    assert notes == [lines[-1]]
     assert "\n" not in notes[0]
     assert notes[0] in (f"curvature is left out: {' '.join(str(error).split())}", "curvature is left out: MemoryError")
 
 
 @pytest.mark.skipif(not (DATA / "ebmnlp").is_dir(), reason=f"no EBM-NLP in {DATA}; set TAGTRACE_DATA")
-def test_the_quick_form_shows_the_direction(tmp_path: Path) -> None:
+def test_the_quick_run_has_the_expected_direction(tmp_path: Path) -> None:
     found = run_seed(dosage.EXPERIMENT, Setting(DATA, tmp_path, quick=True, report=lambda _: None), 0)
     assert dosage.check([found]) == []
     text = dosage.table([found, found])
@@ -141,16 +103,16 @@ def test_the_quick_form_shows_the_direction(tmp_path: Path) -> None:
     assert "| *segment influence, paper* | 97.9 | 100.0 | 97.9 | 97.9 | 87.5 | 85.4 |" in text
     assert len(dosage.check([reversed_(found)])) == 3
     partial = json.loads((tmp_path / "work/dosage-0/partial.json").read_text())
-    assert partial["notes"] == ["curvature was not worked out"]
+    assert partial["notes"] == ["curvature was not computed"]
     whole = found["readings"]["released, test_gold"]["methods"]
     assert all(whole[name] == shares for name, shares in partial["readings"]["released, test_gold"]["methods"].items())
     text = dosage.table([found, {**found, **partial}])
     assert "segment influence, curvature" not in text
-    assert "Seed 0: curvature was not worked out." in text
+    assert "Seed 0: curvature was not computed." in text
 
 
-def reversed_(found: Found) -> Found:
-    """The same with the shares of segment and instance influence exchanged, and no tokens found."""
+def reversed_(found: SeedResult) -> SeedResult:
+    """The result with the shares of segment and instance influence swapped, and without conflicting tokens."""
     changed = copy.deepcopy(found)
     methods = changed["readings"]["released, test_gold"]["methods"]
     instance = methods["instance influence, cosine"]

@@ -1,4 +1,4 @@
-"""Planted noise: what is kept and asked, directions that are reported, the quick form on real data."""
+"""Planted noise: chosen documents and queries, checks, and the quick run on real data."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from tagtrace._checks import DataError
 from tagtrace.data import Corpus, ReadOptions, Sentence
-from tagtrace.findings import Trusted, read_trusted
+from tagtrace.findings import Trusted
 from tagtrace.index import Index
-from tagtrace.influence import find_candidates
-from tagtrace.reproduce.experiments.errors import document_numbers
 from tagtrace.reproduce.experiments.noise import (
     EXPERIMENT,
     PlantedOptions,
@@ -22,30 +19,15 @@ from tagtrace.reproduce.experiments.noise import (
     draw,
     kept,
     noised_corpus,
-    pulls_line,
     questions,
     table,
 )
-from tagtrace.reproduce.shared import conll
-from tagtrace.reproduce.shared.document_rankings import PAPER, instance_influences
-from tagtrace.reproduce.shared.experiment import Found, run_seed
-from tagtrace.reproduce.shared.pulls import pulls_by_type, token_pulls
+from tagtrace.reproduce.shared.document_rankings import PAPER
+from tagtrace.reproduce.shared.experiment import SeedResult, run_seed
 from tagtrace.reproduce.shared.setting import Setting
-from tagtrace.tagger import HeadOptions
-from tests.findings.made import make_index, make_sentences, make_tagger
 from tests.places import DATA
 
 ASKED = "segment influence, mean (confused)"
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    return make_index(tmp_path_factory.mktemp("made"))
-
-
-@pytest.fixture(scope="module")
-def given(index: Index) -> Trusted:
-    return read_trusted(index, make_tagger(), make_sentences(9, seed=5))
 
 
 def test_questions_fall_back_to_all_mispredicted_tokens_then_to_all(index: Index, given: Trusted) -> None:
@@ -69,7 +51,7 @@ def test_questions_fall_back_to_all_mispredicted_tokens_then_to_all(index: Index
 OPTIONS = PlantedOptions(["published"], 0, 100, 10, 10, "ORG:LOC", 1.0, 1e-6)
 
 
-def test_a_slice_keeps_all_systematic_noise() -> None:
+def test_a_quick_run_keeps_all_systematic_noise() -> None:
     sentences = [Sentence(("w",), ("O",), f"d{number}_0", f"d{number}") for number in range(30)]
     corpus = Corpus(Path("made.jsonl"), tuple(sentences), "iob2", ReadOptions(), "made")
     kinds = {f"d{number}": "org_to_loc" if number < 4 else "random" for number in range(12)}
@@ -79,10 +61,12 @@ def test_a_slice_keeps_all_systematic_noise() -> None:
     assert some == kept(corpus, kinds, replace(OPTIONS, num_clean=5, max_random=3), 0)
 
 
-def invented(systematic: dict[str, int], random: dict[str, int], sources: tuple[str, ...] = ("published",)) -> Found:
-    """One document of each kind among 40, at these places by some methods, at place 20 by the others."""
+def invented(
+    systematic: dict[str, int], random: dict[str, int], sources: tuple[str, ...] = ("published",)
+) -> SeedResult:
+    """A result with one document of each kind among 40, at the given ranks by some methods and at rank 20 by others."""
 
-    def part(places: dict[str, int]) -> Found:
+    def part(places: dict[str, int]) -> SeedResult:
         return {"num_documents": 40, "ranks": {name: [places.get(name, 20)] for name in (*PAPER, ASKED)}}
 
     about = {"num_asked": 4, "asked": "ORG:LOC", "planted": {"org_to_loc": 1, "random": 1}}
@@ -102,10 +86,10 @@ def test_check_knows_the_papers_directions() -> None:
     influence_first = check([invented({ASKED: 1}, {"token loss, mean": 2, "segment influence, mean": 1})])
     assert len(influence_first) == 1
     assert "random" in influence_first[0]
-    assert check([{"seed": 0}]) == ["no noise was looked for"]
+    assert check([{"seed": 0}]) == ["no kind of noise was examined"]
 
 
-def test_table_tells_how_many_tokens_were_asked_about() -> None:
+def test_the_table_says_how_many_tokens_were_asked_about() -> None:
     text = table([invented({ASKED: 1}, {"token loss, mean": 1}, ("published", "fresh"))])
     assert "Published noise, systematic: 1 of 40 documents." in text
     assert "Fresh noise, random" in text
@@ -122,47 +106,9 @@ def test_draw_writes_a_figure_for_each_kind(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_other_noise_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="neither published nor fresh"):
+def test_unknown_noise_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="unknown noise 'loud'; expected published or fresh"):
         noised_corpus(Setting(tmp_path, tmp_path), "loud", 0)
-
-
-def test_pulls_of_tokens_make_up_the_score_of_documents(tmp_path: Path) -> None:
-    """Without transitions nothing is left over."""
-    index = make_index(tmp_path, head=HeadOptions("softmax"))
-    experts = sorted(make_sentences(9, seed=5), key=lambda one: one.document)
-    trusted, numbers = read_trusted(index, make_tagger(HeadOptions("softmax")), experts), document_numbers(experts)
-    found = token_pulls(index, trusted, numbers)
-    owner = find_candidates(index, "document").owner
-    assert owner is not None
-    of_tokens = torch.repeat_interleave(owner, index.lengths)
-    sums = torch.zeros(int(owner.max()) + 1, dtype=torch.float64).index_add(0, of_tokens, found)
-    torch.testing.assert_close(sums, instance_influences(index, trusted, numbers)["identity"], rtol=1e-5, atol=1e-7)
-
-
-def test_pulls_are_told_by_change_of_type() -> None:
-    true = [Sentence(("a", "b", "c"), ("B-LOC", "I-LOC", "O"), "x_0", "x"), Sentence(("d",), ("B-PER",), "y_0", "y")]
-    given = [true[0].with_labels(["B-ORG", "I-ORG", "O"]), true[1].with_labels(["B-LOC"])]
-    pulls = torch.tensor([-1.0, -2.0, 5.0, 0.5])
-    assert pulls_by_type(pulls, given, true, ["x", "y"]) == {"LOC to ORG": -3.0, "PER to LOC": 0.5}
-    assert pulls_by_type(pulls, given, true, ["y"]) == {"PER to LOC": 0.5}
-    told = pulls_line([{"LOC to ORG": -3.0}, {"PER to LOC": 1.0}])
-    assert told.endswith(": LOC to ORG -3.00, +0.00; PER to LOC +0.00, +1.00.\n")
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data in {DATA}; set TAGTRACE_DATA")
-def test_published_noise_has_the_counts_of_its_readme() -> None:
-    corpus, kinds = conll.published_noise(DATA)
-    assert Counter(kinds.values()) == {"org_to_loc": 20, "random": 100}
-    true = conll.in_documents(conll.read_split(DATA, "train_corrected").sentences, corpus.documents)
-    pairs = [
-        (kinds.get(old.document), before, after)
-        for old, new in zip(true, corpus.sentences, strict=True)
-        for before, after in zip(old.labels, new.labels, strict=True)
-        if before != after
-    ]
-    assert Counter(kind for kind, _, _ in pairs) == {"org_to_loc": 406, "random": 3599}
-    assert len(corpus.documents) == 879
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data in {DATA}; set TAGTRACE_DATA")
@@ -173,5 +119,5 @@ def test_quick_run_has_the_papers_directions(tmp_path: Path) -> None:
     for source in ("published", "fresh"):
         assert found[source]["planted"] == {"org_to_loc": 20, "random": 15}
         swapped = found[source] | {"systematic": found[source]["random"], "random": found[source]["systematic"]}
-        assert len(check([{"seed": 0, source: swapped}])) >= 2, "with the kinds exchanged it is reported"
+        assert len(check([{"seed": 0, source: swapped}])) >= 2, "exchanged kinds are reported"
         assert found[source]["pulls"]["LOC to ORG"] < 0 < found[source]["pulls"]["ORG to LOC"]

@@ -1,4 +1,4 @@
-"""The sensitivity experiment: its parts on made-up numbers, and its quick form on real data."""
+"""The sensitivity experiment: its parts on invented numbers, and the quick run on real data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tagtrace.reproduce.experiments.sensitivity import (
     shared,
 )
 from tagtrace.reproduce.shared.experiment import run_seed
-from tagtrace.reproduce.shared.group_removal import choose_groups
 from tagtrace.reproduce.shared.setting import Setting
 from tests.places import DATA
 
@@ -28,7 +27,7 @@ def test_shared_counts_members_not_places() -> None:
     second = torch.tensor([[3.0, 4.0, 5.0, 0.0], [3.0, 2.0, 1.0, 0.0]])
     assert shared(first, second, 2) == pytest.approx((1 / 2 + 0) / 2)
     assert shared(first, second, 3) == pytest.approx((1 + 2 / 3) / 2)
-    assert shared(first, second, 9) == 1.0  # no more than there are
+    assert shared(first, second, 9) == 1.0  # no more than all tokens
 
 
 def test_rankings_agree_with_themselves_and_not_with_their_opposite() -> None:
@@ -38,18 +37,6 @@ def test_rankings_agree_with_themselves_and_not_with_their_opposite() -> None:
     )
     found = agreement_of_rankings(exact, -exact, 5)
     assert found == pytest.approx({"spearman": -1.0, "supporters": 0.0, "opposers": 0.0})
-
-
-def test_groups_are_chosen_for_all_queries_and_then_for_one() -> None:
-    influence = torch.tensor([[9.0, -9.0, 0.0, 1.0, 0.0], [0.0, 0.0, 30.0, 29.0, -60.0]])
-    groups = choose_groups(influence, 6, 2, seed=0)
-    assert [group.name for group in groups] == ["supporters", "opposers", "random"] * 2
-    assert [group.targets for group in groups] == [[0, 1], [0, 1], [], [0], [0], []]
-    assert [set(group.sentences) for group in groups[:2]] == [{0, 3}, {1, 4}]  # scaled alike: 30 does not drown 9
-    assert set(groups[3].sentences) == {0, 3}
-    assert groups[4].sentences[0] == 1
-    assert len(set(groups[2].sentences)) == 2
-    assert choose_groups(influence, 4, 2, seed=0) == groups[:4]
 
 
 GROUPS = [
@@ -66,7 +53,7 @@ def test_agreement_of_changes() -> None:
     assert agreement(GROUPS, "actual") == pytest.approx(dict.fromkeys(found, 1.0))
 
 
-def test_what_all_groups_do_to_a_query_is_taken_off_within() -> None:
+def test_within_ignores_changes_that_all_groups_have_in_common() -> None:
     shifted = [[first + 100.0, second - 50.0] for first, second in (group["first order"] for group in GROUPS)]
     groups = [{**group, "actual": values} for group, values in zip(GROUPS, shifted, strict=True)]
     found = agreement(groups, "first order")
@@ -80,7 +67,7 @@ def test_changes_on_the_queries_a_group_was_chosen_for() -> None:
     assert on_targets(GROUPS, "random", "actual") == 1.75
 
 
-def test_a_query_counts_alike_whatever_group_was_chosen_for_it() -> None:
+def test_every_pair_of_group_and_query_has_the_same_weight() -> None:
     groups = [
         {"name": "supporters", "targets": [0, 1, 2], "actual": [1.0, 2.0, 3.0]},
         {"name": "supporters", "targets": [0], "actual": [10.0, 50.0, 50.0]},
@@ -93,7 +80,7 @@ def test_a_query_counts_alike_whatever_group_was_chosen_for_it() -> None:
 
 
 @pytest.mark.skipif(not (DATA / "conll2003_corrected").is_dir(), reason=f"no CoNLL in {DATA}; set TAGTRACE_DATA")
-def test_the_quick_form_shows_the_direction(tmp_path: Path) -> None:
+def test_the_quick_run_has_the_expected_direction(tmp_path: Path) -> None:
     found = run_seed(sensitivity.EXPERIMENT, Setting(DATA, tmp_path, quick=True, report=lambda _: None), 0)
     assert sensitivity.check([found]) == []
     assert "| head retrained | 1.00 ± 0.00 | 1.00 ± 0.00 | 1.00 ± 0.00 |" in sensitivity.table([found, found])

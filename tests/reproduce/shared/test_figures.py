@@ -1,4 +1,4 @@
-"""Figures: both files, the same bytes twice, text as text, and told apart without colour."""
+"""Figures: both files, the same bytes each time, text as text, and lines that differ without colour."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in other] != first
 
 
-def test_scatter_says_the_slope_of_each_panel(tmp_path: Path) -> None:
+def test_scatter_shows_the_slope_of_each_panel(tmp_path: Path) -> None:
     panels = {"one": ([0.0, 1.0, 2.0], [1.0, 3.0, 5.0]), "flat": ([1.0, 1.0], [2.0, 3.0]), "empty": ([], [])}
     (svg, _) = draw_scatter(tmp_path / "s", panels, title="t", x="predicted", y="actual")
     found = texts(svg)
@@ -54,18 +54,18 @@ def test_bars_have_their_values_and_may_be_missing(tmp_path: Path) -> None:
     assert {"cosine", "raw"} <= set(found)
 
 
-def test_no_two_of_thirteen_lines_look_alike_in_grey() -> None:
+def test_thirteen_lines_differ_without_colour() -> None:
     looks = {(DASHES[n % len(DASHES)], MARKERS[n % len(MARKERS)]) for n in range(13)}
     assert len(looks) == 13
     assert len(set(COLOURS)) == len(COLOURS)
 
 
 @pytest.mark.parametrize("curves", [{}, {"none": []}, {"one": [0.5]}])
-def test_few_values_can_be_drawn(tmp_path: Path, curves: dict[str, list[float]]) -> None:
+def test_curves_with_few_values_can_be_drawn(tmp_path: Path, curves: dict[str, list[float]]) -> None:
     assert all(path.exists() for path in draw_curves(tmp_path / "c", curves, title="t", x="x", y="y"))
 
 
-def test_best_fit() -> None:
+def test_best_fit_is_the_least_squares_line() -> None:
     assert best_fit([-1.0, 0.0, 1.0], [2.0, 0.0, 1.0]) == (-0.5, 1.0)
     assert best_fit([], []) is None
     assert best_fit([3.0, 3.0], [1.0, 2.0]) is None

@@ -1,4 +1,4 @@
-"""The strongest supporters and opposers: against dense gradients and a dense inverse, and against the explainer."""
+"""The strongest supporters and opposers, compared with dense gradients, a dense inverse, and the explainer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tagtrace.index import Index
 from tagtrace.influence import Explainer, Query, Score, SegmentKind
 from tagtrace.influence.curvature.choice import Curvature
 from tagtrace.influence.curvature.operators import Hessian
-from tagtrace.reproduce.shared import retrieval as strongest
-from tagtrace.reproduce.shared.device_curvature import Curved
+from tagtrace.reproduce.shared import retrieval
+from tagtrace.reproduce.shared.device_curvature import DeviceCurvature
 from tagtrace.reproduce.shared.retrieval import COSINE, CURVATURE, IDENTITY, RELATIVE, Retriever, Strongest
 from tagtrace.reproduce.shared.token_gradients import by_label, training_gradients
 from tagtrace.tagger import HeadOptions
@@ -37,7 +37,7 @@ def asked(index: Index) -> Queries:
 
 
 def everything(index: Index, asked: Queries) -> dict[str, dict[str, Strongest]]:
-    retriever, curved = Retriever(index), Curved(index)
+    retriever, curved = Retriever(index), DeviceCurvature(index)
     return {
         "token": retriever.tokens(asked) | retriever.tokens(asked, curved),
         "sentence": retriever.sentences(asked) | retriever.sentences(asked, curved),
@@ -96,9 +96,9 @@ def test_products_along_directions_are_dense_ones(index: Index) -> None:
 def below_the_best(
     index: Index, asked: Queries, found: Tensor, score: Score, kind: SegmentKind, curvature: Curvature
 ) -> float:
-    """How much lower the explainer scores what was found than what it puts first, relatively; the worst of all.
+    """The largest relative difference between the explainer's best score and its score of the supporter found here.
 
-    Zero where they are the same, or tie: some invented words stand twice between the same labels.
+    Zero if they are the same or tie: some invented words occur twice between the same labels.
     """
     explainer, worst = Explainer(index, curvature), 0.0
     starts = asked.rows.lengths.cumsum(0) - asked.rows.lengths
@@ -128,7 +128,7 @@ def test_first_supporters_are_those_of_the_explainer(index: Index, asked: Querie
         for name, (score, curvature) in SCORES.items():
             assert below_the_best(index, asked, found[kind][name].supporters, score, kind, curvature) < 1e-5, name
     plain = found["token"][IDENTITY].supporters
-    assert below_the_best(index, asked, plain, "relative", "token", "dense") > 0.01, "and this sees a difference"
+    assert below_the_best(index, asked, plain, "relative", "token", "dense") > 0.01, "and the comparison can fail"
 
 
 def test_neighbours_are_those_of_the_explainer_with_and_without_labels(index: Index, asked: Queries) -> None:
@@ -148,9 +148,11 @@ def test_neighbours_are_those_of_the_explainer_with_and_without_labels(index: In
             torch.testing.assert_close(values.gather(1, side.unsqueeze(1)).squeeze(1), best, rtol=1e-5, atol=1e-6)
 
 
-def test_parts_change_nothing(index: Index, asked: Queries, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_the_size_of_parts(
+    index: Index, asked: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = {**everything(index, asked), "near": Retriever(index).neighbours(asked)}
-    monkeypatch.setattr(strongest, "CELLS", 40)
+    monkeypatch.setattr(retrieval, "CELLS", 40)
     parts = {**everything(index, asked), "near": Retriever(index).neighbours(asked)}
     features = double_rows(index).features
     for kind, found in whole.items():
@@ -163,7 +165,7 @@ def test_parts_change_nothing(index: Index, asked: Queries, monkeypatch: pytest.
 
 
 def test_sizes_are_rough_without_an_inverse_or_on_demand(index: Index, asked: Queries) -> None:
-    retriever, iterated, curved = Retriever(index), Curved(index, curvature="cg"), Curved(index)
+    retriever, iterated, curved = Retriever(index), DeviceCurvature(index, curvature="cg"), DeviceCurvature(index)
     assert retriever.sentences(asked, iterated).keys() == {CURVATURE}
     found, rough = retriever.tokens(asked, iterated), retriever.tokens(asked, curved, exact_sizes=False)
     rows = double_rows(index)

@@ -1,7 +1,7 @@
 """Section 6.1: finding documents with annotation errors (figure 3a and its full version in the appendix).
 
 The tagger is trained on the original labels of the documents under 800 tokens; a document is wrong if Reiss et al.
-corrected any label of it. Ten of the validation documents that they corrected are trusted, with corrected labels.
+corrected any of its labels. Ten of the validation documents that they corrected are trusted, with corrected labels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tagtrace.index import IndexOptions
 from tagtrace.influence import find_candidates
 from tagtrace.reproduce.shared import conll
 from tagtrace.reproduce.shared.document_rankings import FIGURE, PAPER, rank_documents
-from tagtrace.reproduce.shared.experiment import Experiment, Found, Headline
+from tagtrace.reproduce.shared.experiment import Experiment, Headline, SeedResult
 from tagtrace.reproduce.shared.figures import draw_curves
 from tagtrace.reproduce.shared.recall_curves import (
     CHANCE,
@@ -37,11 +37,11 @@ from tagtrace.reproduce.shared.taggers import indexed, trained
 MISPREDICTED = "mispredicted"
 
 CAPTION = """\
-Documents with a corrected label among the training documents, by methods that rank them. The paper gives these curves
-as a figure only, without numbers; it says of them that influence recovers noisy documents efficiently, and that average
+How soon each method's ranking of the training documents finds those with a corrected label. The paper shows these
+curves as a figure only, without numbers; it says that influence recovers noisy documents efficiently, and that average
 token loss does as well. The first 13 methods are the paper's (influence without curvature, asked about all tokens of
-the trusted documents); then influence as a cosine, and asked about mispredicted trusted tokens only. Area is that under
-the curve, over its width.
+the trusted documents). The others are influence as a cosine, and influence asked about mispredicted trusted tokens
+only. Area is the area under the curve, divided by its width.
 """
 
 
@@ -56,7 +56,7 @@ class ErrorOptions:
     tolerance: float
 
 
-def run(setting: Setting, seed: int) -> Found:
+def run(setting: Setting, seed: int) -> SeedResult:
     """Train, index, and rank the training documents by every method."""
     options = setting.options("errors", ErrorOptions)
     corpus, wrong = erroneous_corpus(setting.data, options.num_documents, seed)
@@ -82,7 +82,7 @@ def run(setting: Setting, seed: int) -> Found:
 
 
 def erroneous_corpus(data: Path, num_documents: int, seed: int) -> tuple[Corpus, set[str]]:
-    """The original labels of short documents, all or some of them drawn by seed, and which of them are wrong."""
+    """Short documents with their original labels, all or some drawn by seed, and which of them are wrong."""
     corpus, corrected = conll.read_split(data, "train_original"), conll.read_split(data, "train_corrected")
     wrong = conll.changed_documents(corpus.sentences, corrected.sentences)
     names = conll.short_documents(corpus.sentences)
@@ -92,9 +92,9 @@ def erroneous_corpus(data: Path, num_documents: int, seed: int) -> tuple[Corpus,
 
 
 def trusted_sentences(data: Path, count: int, seed: int) -> list[Sentence]:
-    """Corrected validation documents, of those that were corrected."""
+    """Sentences of validation documents that were corrected, with corrected labels."""
     before, after = (conll.read_split(data, f"validation_{kind}").sentences for kind in ("original", "corrected"))
-    return conll.ten_documents(after, conll.changed_documents(before, after), seed, count)
+    return conll.sample_documents(after, conll.changed_documents(before, after), seed, count)
 
 
 def document_numbers(sentences: Sequence[Sentence]) -> torch.Tensor:
@@ -104,40 +104,40 @@ def document_numbers(sentences: Sequence[Sentence]) -> torch.Tensor:
 
 
 def mispredicted(trusted: Trusted) -> dict[str, Trusted]:
-    """The trusted tokens that are predicted wrongly, if there are any."""
+    """The mispredicted trusted tokens, if there are any."""
     try:
         return {MISPREDICTED: trusted.mispredicted()}
     except DataError:
         return {}
 
 
-def table(founds: Sequence[Found]) -> str:
-    first = founds[0]
-    return f"{CAPTION}{first['num_documents']} documents, {first['num_wrong']} of them wrong.\n\n{curve_table(founds)}"
+def table(results: Sequence[SeedResult]) -> str:
+    first = results[0]
+    return f"{CAPTION}{first['num_documents']} documents, {first['num_wrong']} of them wrong.\n\n{curve_table(results)}"
 
 
-def headlines(founds: Sequence[Found]) -> list[Headline]:
+def headlines(results: Sequence[SeedResult]) -> list[Headline]:
     """Segment influence and token loss."""
     names = ("segment influence, max", "segment influence, mean", "token loss, mean")
-    return [Headline("AP", "influence and loss recover them; a figure", mean_precisions(founds, names))]
+    return [Headline("AP", "influence and loss recover them; a figure", mean_precisions(results, names))]
 
 
-def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
-    """Figure 3a, and all 13 curves."""
+def draw(results: Sequence[SeedResult], folder: Path) -> list[Path]:
+    """Figure 3a, and the figure of all 13 curves."""
     paths: list[Path] = []
     for stem, names in {"errors": FIGURE, "errors-all": PAPER}.items():
         words = {"title": "Documents with annotation errors", "x": "documents read", "y": "fraction of them found"}
-        paths += draw_curves(folder / stem, mean_curves(founds, names), **words)
+        paths += draw_curves(folder / stem, mean_curves(results, names), **words)
     return paths
 
 
-def check(founds: Sequence[Found]) -> list[str]:
-    """Token loss and segment influence find wrong documents sooner than chance."""
-    complaints = [f"{name}: no ranking" for name in PAPER if name not in methods(founds)]
+def check(results: Sequence[SeedResult]) -> list[str]:
+    """Token loss and segment influence must find wrong documents sooner than chance."""
+    complaints = [f"{name}: no ranking" for name in PAPER if name not in methods(results)]
     if complaints:
         return complaints
     for name in ("token loss, mean", "segment influence, mean"):
-        complaints += not_above(founds, name, CHANCE, 0.05)
+        complaints += not_above(results, name, CHANCE, 0.05)
     return complaints
 
 

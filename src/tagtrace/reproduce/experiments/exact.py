@@ -1,9 +1,9 @@
 """Section 5.1 and figure 2: the change of a query's loss that influence predicts, against exact retraining.
 
-The paper's model is linear: word vectors and syntactic features under a CRF (``--encoder`` left out). Of an encoder
-that can be trained, what is examined is its refitted head. For mispredicted validation tokens, each with its gold
-label, the training tokens with the largest absolute first-order influence are taken away one by one and the head is
-trained again: every point is kept.
+The paper's model is linear: word vectors and syntactic features under a CRF (the default encoder). With an encoder that
+can be trained, the refitted head is examined. For mispredicted validation tokens, each with its gold label, the
+training tokens with the largest absolute first-order influence are removed one at a time and the head is retrained.
+Every point is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from tagtrace.data import LabelSet, Sentence, read_corpus
-from tagtrace.reproduce.shared.experiment import Experiment, Found, Headline
+from tagtrace.reproduce.shared.experiment import Experiment, Headline, SeedResult
 from tagtrace.reproduce.shared.figures import draw_scatter
 from tagtrace.reproduce.shared.retraining_bench import L2, REFINED, Bench, Edits, agreement_per_query, mispredicted
 from tagtrace.reproduce.shared.setting import Setting
@@ -24,22 +24,22 @@ from tagtrace.reproduce.shared.taggers import trained
 from tagtrace.tagger import RefitOptions, Tagger, build_encoder, new_tagger, refit_tagger
 
 METHODS = {"identity": "identity", "first_order": "first order", "refine": "refine"}
-"""By their names in the results: no curvature; the paper's; ours."""
+"""By their names in the results: without curvature; the paper's; ours."""
 PAPER = {"pearson": 0.865, "slope": 1.62}
-"""Over all 400 points of the table that the paper's authors released; printed is Pearson 0.89, one point dropped."""
+"""Over all 400 points of the table that the paper's authors released; the paper prints 0.89, without one point."""
 PAPER_PRINTED = 0.89
 LINEAR = "linear model"
 COLUMNS = {"pearson": 3, "spearman": 3, "slope": 2, "largest_error": 2}
-"""With digits."""
+"""The measures in the table, with their number of digits."""
 OPTIMUM = RefitOptions(l2=L2, tolerance=1e-10)
 
 Model = tuple[Tagger, list[Sentence], list[Sentence]]
-"""A tagger whose head is optimal on its training sentences, these, and the validation sentences."""
+"""A tagger whose head is optimal on its training sentences, the training sentences, and the validation sentences."""
 
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """How much of the data, and how many points."""
+    """See exact.toml."""
 
     train_sentences: int
     validation_sentences: int
@@ -48,8 +48,8 @@ class ExactOptions:
     removals: int
 
 
-def run(setting: Setting, seed: int) -> Found:
-    """One draw of sentences and queries."""
+def run(setting: Setting, seed: int) -> SeedResult:
+    """Run one draw of sentences and queries."""
     options = setting.options("exact", ExactOptions)
     generator = random.Random(seed)
     tagger, train, validation = model(setting, seed, options, generator)
@@ -57,9 +57,9 @@ def run(setting: Setting, seed: int) -> Found:
     queries = generator.sample(wrong, min(options.queries, len(wrong)))
     setting.report(f"exact-{seed}: {len(queries)} queries x {options.removals} retrainings")
     bench = Bench(tagger, train, refined={"refine": REFINED["refine"]})
-    found = bench.run(queries, Edits(top=options.removals), generator, setting.report)
-    per_query = {name: agreement_per_query(found["points"], name) for name in METHODS}
-    return {"model": LINEAR if is_linear(setting) else "refitted head", "per_query": per_query, **found}
+    result = bench.run(queries, Edits(top=options.removals), generator, setting.report)
+    per_query = {name: agreement_per_query(result["points"], name) for name in METHODS}
+    return {"model": LINEAR if is_linear(setting) else "refitted head", "per_query": per_query, **result}
 
 
 def is_linear(setting: Setting) -> bool:
@@ -67,7 +67,7 @@ def is_linear(setting: Setting) -> bool:
 
 
 def model(setting: Setting, seed: int, options: ExactOptions, generator: random.Random) -> Model:
-    """The paper's linear model on a draw of sentences, or an encoder fine-tuned on all."""
+    """The paper's linear model on a draw of sentences, or an encoder fine-tuned on all sentences."""
     return (_linear if is_linear(setting) else _fine_tuned)(setting, seed, options, generator)
 
 
@@ -99,73 +99,75 @@ def draw_sentences(path: Path, count: int, shorter_than: int, generator: random.
     return generator.sample([s for s in read_corpus(path).sentences if len(s) < shorter_than], count)
 
 
-def table(founds: Sequence[Found]) -> str:
-    """Agreement with retraining over all points of a draw, and within the points of one query."""
+def table(results: Sequence[SeedResult]) -> str:
+    """Agreement with retraining over all points of a draw, and among the points of one query."""
     header = (
         "predicted by", "Pearson", "paper", "difference", "Spearman", "slope of actual on predicted", "largest error",
         "Spearman within a query",
     )  # fmt: skip
     rows: list[list[str]] = []
     for name, title in METHODS.items():
-        values = {key: spread((found[name][key] for found in founds), digits) for key, digits in COLUMNS.items()}
+        values = {key: spread((result[name][key] for result in results), digits) for key, digits in COLUMNS.items()}
         paper, difference = "-", "-"
-        if name == "first_order" and founds[0]["model"] == LINEAR:
-            paper, difference = _beside_paper(founds)
+        if name == "first_order" and results[0]["model"] == LINEAR:
+            paper, difference = _beside_paper(results)
             values["slope"] += f" (paper: {PAPER['slope']})"
-        within = spread(found["per_query"][name] for found in founds)
+        within = spread(result["per_query"][name] for result in results)
         rows.append([title, values["pearson"], paper, difference, *list(values.values())[1:], within])
-    points = ", ".join(str(found["points_kept"]) for found in founds)
-    ranges = spread((found["refine"]["range"] for found in founds), 2)
-    note = f"Points of each draw: {points}; range of the actual changes: {ranges}. {founds[0]['model'].capitalize()}.\n"
+    points = ", ".join(str(result["points_kept"]) for result in results)
+    ranges = spread((result["refine"]["range"] for result in results), 2)
+    note = (
+        f"Points of each draw: {points}; range of the actual changes: {ranges}. {results[0]['model'].capitalize()}.\n"
+    )
     return markdown(header, rows) + "\n" + note
 
 
-def _beside_paper(founds: Sequence[Found]) -> tuple[str, str]:
-    """The paper's correlation of first order, and ours less it, over all points both."""
+def _beside_paper(results: Sequence[SeedResult]) -> tuple[str, str]:
+    """The paper's correlation of first order, and our correlation minus it, both over all points."""
     paper = PAPER["pearson"]
-    ours = fmean(found["first_order"]["pearson"] for found in founds)
+    ours = fmean(result["first_order"]["pearson"] for result in results)
     return f"{paper} ({PAPER_PRINTED} as printed, without one point)", f"{ours - paper:+.3f}"
 
 
-def headlines(founds: Sequence[Found]) -> list[Headline]:
-    """Pearson's correlation with retraining, first order and refined."""
-    first, refined = ([found[name]["pearson"] for found in founds] for name in ("first_order", "refine"))
-    what = f"Pearson with exact retraining, {founds[0]['model']}"
-    paper, difference = _beside_paper(founds) if founds[0]["model"] == LINEAR else ("-", "-")
+def headlines(results: Sequence[SeedResult]) -> list[Headline]:
+    """Pearson's correlation with retraining, of first order and of refine."""
+    first, refined = ([result[name]["pearson"] for result in results] for name in ("first_order", "refine"))
+    what = f"Pearson with exact retraining, {results[0]['model']}"
+    paper, difference = _beside_paper(results) if results[0]["model"] == LINEAR else ("-", "-")
     return [
         Headline(f"{what}, first order", paper, spread(first), difference),
         Headline(f"{what}, refine", "-", spread(refined)),
     ]
 
 
-def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
-    """Figure 2 for first order, as in the paper, and for refine: a panel for each draw."""
+def draw(results: Sequence[SeedResult], folder: Path) -> list[Path]:
+    """Figure 2 for first order, as in the paper, and for refine, with a panel for each draw."""
     panels = {
-        f"{METHODS[name]}, seed {found['seed']}": _columns(found, name)
+        f"{METHODS[name]}, seed {result['seed']}": _columns(result, name)
         for name in ("first_order", "refine")
-        for found in founds
+        for result in results
     }
-    title = f"Change of a query's loss when a training token is removed ({founds[0]['model']})"
+    title = f"Change of a query's loss when a training token is removed ({results[0]['model']})"
     return draw_scatter(folder / "exact", panels, title=title, x="predicted", y="actual, by exact retraining")
 
 
-def _columns(found: Found, name: str) -> tuple[list[float], list[float]]:
-    return [point[name] for point in found["points"]], [point["actual"] for point in found["points"]]
+def _columns(result: SeedResult, name: str) -> tuple[list[float], list[float]]:
+    return [point[name] for point in result["points"]], [point["actual"] for point in result["points"]]
 
 
-def check(founds: Sequence[Found]) -> list[str]:
-    """First order agrees with retraining, refine better still, and identity worse than first order."""
+def check(results: Sequence[SeedResult]) -> list[str]:
+    """First order must agree with retraining, refine must agree better, and identity worse than first order."""
     lines: list[str] = []
-    for found in founds:
-        first, refined, identity = (found[name] for name in ("first_order", "refine", "identity"))
+    for result in results:
+        first, refined, identity = (result[name] for name in ("first_order", "refine", "identity"))
         if not first["pearson"] > 0.7:
-            lines.append(f"seed {found['seed']}: Pearson of first order {first['pearson']:.3f}, expected above 0.7")
+            lines.append(f"seed {result['seed']}: Pearson of first order {first['pearson']:.3f}, expected above 0.7")
         if not refined["pearson"] > max(first["pearson"], 0.98):
-            lines.append(f"seed {found['seed']}: Pearson of refine {refined['pearson']:.3f}, expected above 0.98")
+            lines.append(f"seed {result['seed']}: Pearson of refine {refined['pearson']:.3f}, expected above 0.98")
         if not abs(refined["slope"] - 1) < abs(first["slope"] - 1):
-            lines.append(f"seed {found['seed']}: slope of refine {refined['slope']:.2f}, expected nearer to 1")
+            lines.append(f"seed {result['seed']}: slope of refine {refined['slope']:.2f}, expected closer to 1")
         if not identity["spearman"] < first["spearman"]:
-            lines.append(f"seed {found['seed']}: identity ranks as well as first order ({identity['spearman']:.3f})")
+            lines.append(f"seed {result['seed']}: identity ranks as well as first order ({identity['spearman']:.3f})")
     return lines
 
 

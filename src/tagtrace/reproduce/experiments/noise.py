@@ -1,8 +1,9 @@
 """Section 6.2: finding systematic and random label noise (figures 3b and 3c and their full versions in the appendix).
 
-On the corrected labels two kinds of noise are planted (``gazetteer``): in 20 soccer documents clubs that are named
-after places become LOC, in 100 other documents every segment gets another type. Ten soccer documents of the corrected
-validation set are trusted. Each kind has its own curves, in which documents with the other kind count as right.
+Two kinds of noise are planted in the corrected labels (``noise_fresh``): in 20 soccer documents clubs that are named
+after places become LOC, and in 100 other documents every segment gets another type. Ten soccer documents of the
+corrected validation set are trusted. Each kind has its own curves, in which documents with the other kind count as
+correct.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from tagtrace.findings import Trusted, read_trusted
 from tagtrace.index import Index, IndexOptions
 from tagtrace.influence import find_candidates
 from tagtrace.reproduce.experiments.errors import document_numbers
+from tagtrace.reproduce.experiments.noise_fresh import RANDOM, SYSTEMATIC, NoiseOptions, fresh_noise
+from tagtrace.reproduce.experiments.noise_pulls import pulls_by_type, token_pulls
 from tagtrace.reproduce.shared import conll
 from tagtrace.reproduce.shared.document_rankings import FIGURE, PAPER, rank_documents
-from tagtrace.reproduce.shared.experiment import Experiment, Found, Headline
+from tagtrace.reproduce.shared.experiment import Experiment, Headline, SeedResult
 from tagtrace.reproduce.shared.figures import draw_curves
-from tagtrace.reproduce.shared.fresh_noise import RANDOM, SYSTEMATIC, NoiseOptions, fresh_noise
-from tagtrace.reproduce.shared.pulls import pulls_by_type, token_pulls
 from tagtrace.reproduce.shared.recall_curves import (
     CHANCE,
     curve_table,
@@ -45,19 +46,20 @@ ASKED = "confused"
 KINDS = {"systematic": SYSTEMATIC, "random": RANDOM}
 
 CAPTION = """\
-Documents with planted errors among the training documents, by methods that rank them. The paper gives these curves as
-figures only, without numbers; it says of them that for random noise influence does slightly worse than the baselines,
-and that for systematic noise it does substantially better, instance influence almost as well as segment influence. The
-first 13 methods are the paper's (influence without curvature, asked about all tokens of the trusted documents, as in
-its released code); then influence as a cosine, and "confused": asked only about trusted tokens labelled ORG and
-predicted LOC, as its text suggests.
+How soon each method's ranking of the training documents finds those with planted errors. The paper shows these curves
+as figures only, without numbers; it says that influence does slightly worse than the baselines for random noise and
+substantially better for systematic noise, where instance influence is almost as good as segment influence. The first 13
+methods are the paper's (influence without curvature, asked about all tokens of the trusted documents, as in its
+released code). The others are influence as a cosine, and "confused": influence asked only about trusted tokens labelled
+ORG and predicted LOC, as the paper's text suggests.
 
-Where instance influence puts random noise far below chance, this is no error of sign: the same scores put systematic
-noise above it, and tests compare them with dense gradients. An explanation that fits the sums below each table of
-random noise, but was not tested otherwise: what the trusted soccer documents lose on ORG tokens predicted LOC asks for
-less LOC and more ORG. Wrong labels ORG in place of LOC or PER pull the same way and support them, wrong labels LOC
-oppose them, and in the sum over a document the two cancel. Where the former outweigh, a document supports the trusted
-ones, wrong as it is. Segment influence does not cancel: of a token it takes the 10 trusted tokens it opposes most.
+Instance influence ranks random noise far below chance in some tables. This is not a sign error: the same scores rank
+systematic noise above chance, and tests compare them with dense gradients. One explanation fits the sums below each
+table of random noise, but was not tested in any other way. The loss of the trusted soccer documents on ORG tokens
+predicted LOC asks for less LOC and more ORG. Wrong ORG labels in place of LOC or PER pull the same way and support the
+trusted documents, wrong LOC labels oppose them, and in the sum over a document the two cancel. Where the former
+outweigh the latter, a wrong document supports the trusted ones. In segment influence nothing cancels: the score of a
+token is taken over the 10 trusted tokens that it opposes most.
 """
 
 
@@ -75,10 +77,10 @@ class PlantedOptions:
     tolerance: float
 
 
-def run(setting: Setting, seed: int) -> Found:
-    """Both noises, each with a tagger of its own."""
+def run(setting: Setting, seed: int) -> SeedResult:
+    """Run each source of noise with its own tagger."""
     options = setting.options("noise", PlantedOptions)
-    found: Found = {}
+    found: SeedResult = {}
     for source in options.noise:
         corpus, kinds, about = noised_corpus(setting, source, seed)
         corpus = corpus.with_sentences(conll.in_documents(corpus.sentences, kept(corpus, kinds, options, seed)))
@@ -86,20 +88,20 @@ def run(setting: Setting, seed: int) -> Found:
     return found
 
 
-def noised_corpus(setting: Setting, source: str, seed: int) -> tuple[Corpus, dict[str, str], Found]:
-    """The training sentences with noise, the kind of noise of each document that has any, and what is told of it."""
+def noised_corpus(setting: Setting, source: str, seed: int) -> tuple[Corpus, dict[str, str], SeedResult]:
+    """The training sentences with noise, the kind of noise of each noisy document, and entries for the result."""
     if source == "published":
         return *conll.published_noise(setting.data), {}
     if source != "fresh":
-        raise DataError(f"noise.toml: noise {source!r} is neither published nor fresh")
+        raise DataError(f"noise.toml: unknown noise {source!r}; expected published or fresh")
     noise = fresh_noise(setting.data, setting.work, seed, NoiseOptions())
     corpus = conll.read_split(setting.data, "train_corrected")
     short = conll.in_documents(corpus.sentences, conll.short_documents(corpus.sentences))
-    return corpus.with_sentences(noise.spoil(short)), noise.kinds, {"num_candidates": noise.num_candidates}
+    return corpus.with_sentences(noise.apply(short)), noise.kinds, {"num_candidates": noise.num_candidates}
 
 
 def kept(corpus: Corpus, kinds: Mapping[str, str], options: PlantedOptions, seed: int) -> set[str]:
-    """The documents of a run: all with systematic noise, and as many of the others as it asks for, drawn by seed."""
+    """The documents of a run: all with systematic noise, and the wanted number of the others, drawn by seed."""
     draw = Random(seed)
     by_kind = {kind: [name for name in corpus.documents if kinds.get(name) == kind] for kind in (SYSTEMATIC, RANDOM)}
     clean = [name for name in corpus.documents if name not in kinds]
@@ -112,10 +114,10 @@ def kept(corpus: Corpus, kinds: Mapping[str, str], options: PlantedOptions, seed
 
 def run_one(
     setting: Setting, name: str, corpus: Corpus, kinds: Mapping[str, str], options: PlantedOptions, seed: int
-) -> Found:
+) -> SeedResult:
     """Train, index, and rank the training documents by every method."""
     validation = conll.read_split(setting.data, "validation_corrected").sentences
-    experts = conll.ten_documents(validation, conll.soccer_documents(validation), seed, options.num_trusted)
+    experts = conll.sample_documents(validation, conll.soccer_documents(validation), seed, options.num_trusted)
     labels = LabelSet.from_sentences([*corpus.sentences, *experts], "iob2")
     tagger = trained(setting, name, corpus, labels, seed)
     index = indexed(setting, name, tagger, corpus, IndexOptions(l2=options.l2, tolerance=options.tolerance))
@@ -124,7 +126,7 @@ def run_one(
     setting.report(f"{name}: ranking {len(corpus.documents)} documents by {len(trusted):,} trusted tokens")
     scores = rank_documents(index, trusted, document_numbers(experts), {ASKED: asked}, options.top_k, setting.device)
     documents = find_candidates(index, "document").documents
-    found: Found = {"num_trusted_tokens": len(trusted), "asked": about, "num_asked": len(asked)}
+    found: SeedResult = {"num_trusted_tokens": len(trusted), "asked": about, "num_asked": len(asked)}
     random = [document for document in documents if kinds.get(document) == RANDOM]
     found["pulls"] = pulls(setting.data, index, trusted, document_numbers(experts), corpus, random)
     found["planted"] = dict(Counter(kinds[document] for document in documents if document in kinds))
@@ -140,14 +142,14 @@ def run_one(
 def pulls(
     data: Path, index: Index, trusted: Trusted, sentences: torch.Tensor, corpus: Corpus, names: Sequence[str]
 ) -> dict[str, float]:
-    """What the wrong labels of the documents ``names`` add to their scores by instance influence (``pulls``)."""
+    """What the wrong labels of the documents ``names`` add to their instance influence (``noise_pulls``)."""
     true = {one.id: one for one in conll.read_split(data, "train_corrected").sentences}
     given = [one for one in corpus.sentences if len(one)]
     return pulls_by_type(token_pulls(index, trusted, sentences), given, [true[one.id] for one in given], names)
 
 
 def questions(index: Index, trusted: Trusted, pair: str) -> tuple[Trusted, str]:
-    """The trusted tokens of one kind of error; if there are none, all that are mispredicted; else all. And which."""
+    """The trusted tokens with one kind of error, else all mispredicted ones, else all tokens; and which of these."""
     try:
         return trusted.confused(index, pair), pair
     except DataError:
@@ -158,16 +160,16 @@ def questions(index: Index, trusted: Trusted, pair: str) -> tuple[Trusted, str]:
         return trusted, "all"
 
 
-def parts(founds: Sequence[Found]) -> dict[tuple[str, str], list[Found]]:
+def parts(results: Sequence[SeedResult]) -> dict[tuple[str, str], list[SeedResult]]:
     """The curves of each source and kind of noise, over seeds."""
-    sources = [source for source in ("published", "fresh") if all(source in one for one in founds)]
-    return {(source, kind): [one[source][kind] for one in founds] for source in sources for kind in KINDS}
+    sources = [source for source in ("published", "fresh") if all(source in one for one in results)]
+    return {(source, kind): [one[source][kind] for one in results] for source in sources for kind in KINDS}
 
 
-def table(founds: Sequence[Found]) -> str:
+def table(results: Sequence[SeedResult]) -> str:
     lines = [CAPTION]
-    for (source, kind), each in parts(founds).items():
-        about = [one[source] for one in founds]
+    for (source, kind), each in parts(results).items():
+        about = [one[source] for one in results]
         counts = ", ".join(f"{one['num_asked']} ({one['asked']})" for one in about)
         planted = about[0]["planted"].get(KINDS[kind], 0)
         lines.append(f"\n{source.capitalize()} noise, {kind}: {planted} of {each[0]['num_documents']} documents. ")
@@ -177,33 +179,33 @@ def table(founds: Sequence[Found]) -> str:
     return "".join(lines)
 
 
-def pulls_line(founds: Sequence[Mapping[str, float]]) -> str:
-    """The sums by change of type, of each seed, the strongest supporters of the trusted documents first."""
-    values = {name: [one.get(name, 0.0) for one in founds] for name in {name for one in founds for name in one}}
-    told = [
+def pulls_line(results: Sequence[Mapping[str, float]]) -> str:
+    """The sums for each change of type and each seed, those that most support the trusted documents first."""
+    values = {name: [one.get(name, 0.0) for one in results] for name in {name for one in results for name in one}}
+    sums = [
         f"{name} {', '.join(f'{value:+.2f}' for value in some)}"
         for name, some in sorted(values.items(), key=lambda pair: fmean(pair[1]))
     ]
     return (
-        "\nWhat wrong labels add to the scores of these documents by instance influence, transitions aside, for each "
-        f"seed: {'; '.join(told)}.\n"
+        "\nWhat wrong labels add to the instance influence of these documents, without transitions, for each seed: "
+        f"{'; '.join(sums)}.\n"
     )
 
 
-def headlines(founds: Sequence[Found]) -> list[Headline]:
-    """Influence and token loss on each noise."""
+def headlines(results: Sequence[SeedResult]) -> list[Headline]:
+    """Influence and token loss on each kind of noise."""
     names = ("segment influence, max", "segment influence, mean", "instance influence", "token loss, mean")
     paper = {"systematic": "influence substantially better; a figure", "random": "influence slightly worse; a figure"}
     return [
         Headline(f"AP, {kind} noise ({source})", paper[kind], mean_precisions(each, names))
-        for (source, kind), each in parts(founds).items()
+        for (source, kind), each in parts(results).items()
     ]
 
 
-def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
-    """Figures 3b and 3c, and all 13 curves."""
+def draw(results: Sequence[SeedResult], folder: Path) -> list[Path]:
+    """Figures 3b and 3c, and the figures of all 13 curves."""
     paths: list[Path] = []
-    for (source, kind), each in parts(founds).items():
+    for (source, kind), each in parts(results).items():
         title = f"Documents with {kind} noise ({source})"
         confused = [name for name in methods(each) if name.endswith(f"({ASKED})")]
         for suffix, names in {"": (*FIGURE, *confused), "-all": PAPER}.items():
@@ -212,10 +214,10 @@ def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
     return paths
 
 
-def check(founds: Sequence[Found]) -> list[str]:
-    """Systematic noise: influence before token loss and chance; random noise: token loss before influence."""
+def check(results: Sequence[SeedResult]) -> list[str]:
+    """Influence must lead token loss and chance on systematic noise, and token loss must lead influence on random."""
     complaints: list[str] = []
-    for (source, kind), each in parts(founds).items():
+    for (source, kind), each in parts(results).items():
         where = f"{source} noise, {kind}: "
         if kind == "systematic":
             asked = f"segment influence, mean ({ASKED})"
@@ -224,7 +226,7 @@ def check(founds: Sequence[Found]) -> list[str]:
         else:
             complaints += not_above(each, "token loss, mean", "segment influence, mean", where=where)
             complaints += not_above(each, "token loss, mean", CHANCE, 0.05, where)
-    return complaints or ([] if parts(founds) else ["no noise was looked for"])
+    return complaints or ([] if parts(results) else ["no kind of noise was examined"])
 
 
 EXPERIMENT = Experiment("noise", "section 6.2, figures 3b and 3c", run, table, headlines, draw, check)

@@ -1,15 +1,16 @@
-"""Two things the paper takes for granted: that curvature may be ignored, and the encoder (not in the paper).
+"""Not in the paper: how much depends on two of its assumptions, that curvature and the encoder may be ignored.
 
-Queries are mispredicted validation tokens with their gold labels, on a tagger with its head refitted.
+Queries are mispredicted validation tokens with their gold labels, on a tagger with a refitted head.
 
-**Curvature.** All training tokens are ranked for each query by g_q^T H^-1 g_k, H the exact Hessian of the head, and by
-what is cheaper: the identity or Kronecker factors in place of H, the cosine of gradients; and by ``relative``,
-``curvature`` over sizes by Kronecker factors (``strongest``).
-Told are Spearman's correlation of all scores, and how many of the ``top`` supporters, and opposers, are the same.
+**Curvature.** All training tokens are ranked for each query by g_q^T H^-1 g_k, with H the exact Hessian of the head;
+by cheaper scores: the identity or Kronecker factors in place of H, and the cosine of gradients; and by ``relative``,
+which is ``curvature`` divided by sizes from Kronecker factors (``shared.retrieval``). Reported are Spearman's
+correlation over all scores, and the shares of the ``top`` supporters and opposers that are the same.
 
-**Encoder.** Influence is worked out for the head, with the encoder held fixed. Groups of training sentences are removed
-and the *whole* tagger is trained again, encoder too (``group_removal``): does each query's loss change as predicted?
-With an encoder that is not trained, retraining the head is the truth, and the comparison a test of the experiment.
+**Encoder.** Influence is computed for the head, with the encoder held fixed. Groups of training sentences are removed
+and the *whole* tagger, including the encoder, is trained again (``sensitivity_removals``): does each query's loss
+change as predicted? With an encoder that is not trained, retraining the head gives the true change, and the comparison
+tests the experiment itself.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from tagtrace.index import Index
 from tagtrace.influence import Candidates
 from tagtrace.influence.scoring.norms import dense_gradients
 from tagtrace.influence.scoring.token_pass import TokenPass
+from tagtrace.reproduce.experiments.sensitivity_removals import PREDICTIONS, Sizes, TokenQueries, Trainer, remove_groups
 from tagtrace.reproduce.shared.conll import read_split
-from tagtrace.reproduce.shared.device_curvature import Curved
-from tagtrace.reproduce.shared.experiment import Experiment, Found, Headline
+from tagtrace.reproduce.shared.device_curvature import DeviceCurvature
+from tagtrace.reproduce.shared.experiment import Experiment, Headline, SeedResult
 from tagtrace.reproduce.shared.figures import draw_scatter
-from tagtrace.reproduce.shared.group_removal import PREDICTIONS, Asked, Sizes, Trainer, remove_groups
 from tagtrace.reproduce.shared.retraining_bench import spearman
-from tagtrace.reproduce.shared.retrieval import over
+from tagtrace.reproduce.shared.retrieval import divide
 from tagtrace.reproduce.shared.sampling import at_most
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.reproduce.shared.tables import markdown, spread
@@ -62,8 +63,8 @@ class SensitivityOptions:
     other: dict[str, Any]
 
 
-def run(setting: Setting, seed: int) -> Found:
-    """One tagger, its queries, both comparisons."""
+def run(setting: Setting, seed: int) -> SeedResult:
+    """Train one tagger, choose its queries, and make both comparisons."""
     options = setting.options("sensitivity", SensitivityOptions)
     train = read_split(setting.data, options.train)
     train = train.with_sentences(at_most(train.sentences, options.num_train, random.Random(seed)))
@@ -78,12 +79,12 @@ def run(setting: Setting, seed: int) -> Found:
     segments = trusted.segments[places]  # (Q, 3)
     numbers, local = segments[:, 0].unique(return_inverse=True)
     sentences = [one for one in validation if len(one) > 0]
-    asked = Asked(
+    asked = TokenQueries(
         [sentences[number] for number in numbers.tolist()], torch.cat([local.unsqueeze(1), segments[:, 1:]], 1)
     )
     gradients = torch.cat([g for _, g in dense_gradients(index.head, trusted.rows, Candidates(segments))])  # (Q, P)
-    setting.report("the Hessian")
-    curved = Curved(index, setting.device, "dense")
+    setting.report("computing the Hessian")
+    curved = DeviceCurvature(index, setting.device, "dense")
     moved = curved.solve(gradients).cpu()  # H^-1 g, (Q, P)
     found = {
         "options": asdict(options), "parameters": index.head.num_parameters, "sentences": index.num_sentences,
@@ -96,28 +97,30 @@ def run(setting: Setting, seed: int) -> Found:
     return found
 
 
-def compare_rankings(curved: Curved, gradients: Tensor, moved: Tensor, top: int) -> dict[str, dict[str, float]]:
-    """How each cheaper score of all training tokens agrees with g_q^T H^-1 g_k, mean over queries."""
+def compare_rankings(
+    curved: DeviceCurvature, gradients: Tensor, moved: Tensor, top: int
+) -> dict[str, dict[str, float]]:
+    """How well each cheaper score of all training tokens agrees with g_q^T H^-1 g_k, mean over queries."""
     index = curved.index
     norms = torch.cat([TokenPass(index.head, shard).norms() for shard in index.shards])  # (N,)
     rough = curved.solve(gradients, curved.kronecker).cpu()
     exact, plain = _products(index, moved), _products(index, gradients)  # (Q, N)
     scores = {
         "identity": plain,
-        "cosine": over(plain, norms),
+        "cosine": divide(plain, norms),
         "kronecker": _products(index, rough),
-        "relative": over(exact, curved.rough_sizes()),
+        "relative": divide(exact, curved.rough_sizes()),
     }
     return {name: agreement_of_rankings(exact, other, top) for name, other in scores.items()}
 
 
 def _products(index: Index, directions: Tensor) -> Tensor:
-    """V . g_k of every training token, (Q, N)."""
+    """V . g_k for every training token, (Q, N)."""
     return torch.cat([TokenPass(index.head, shard).products(directions) for shard in index.shards], 1).double()
 
 
 def agreement_of_rankings(exact: Tensor, other: Tensor, top: int) -> dict[str, float]:
-    """Of scores (Q, N): Spearman's correlation, and the shares of the ``top`` on each side that are in both."""
+    """Spearman's correlation of two sets of scores (Q, N), and the shares of the ``top`` on each side that agree."""
     pairs = zip(exact.numpy(), other.numpy(), strict=True)
     return {
         "spearman": float(np.mean([spearman(*pair) for pair in pairs])),
@@ -127,7 +130,7 @@ def agreement_of_rankings(exact: Tensor, other: Tensor, top: int) -> dict[str, f
 
 
 def shared(first: Tensor, second: Tensor, top: int) -> float:
-    """The share of the ``top`` largest of each row of (Q, N) that is among those of the other, mean over rows.
+    """The share of the ``top`` largest of each row of (Q, N) that both have in common, mean over rows.
 
     >>> shared(torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([[3.0, 0.0, 2.0, 1.0]]), 2)
     0.5
@@ -138,10 +141,10 @@ def shared(first: Tensor, second: Tensor, top: int) -> float:
 
 
 def agreement(groups: Sequence[Mapping[str, Any]], name: str) -> dict[str, float]:
-    """Of predicted and actual changes over all groups and queries: Pearson, Spearman, share of equal signs.
+    """Pearson, Spearman and share of equal signs of predicted and actual changes, over all groups and queries.
 
-    ``within``: Pearson after each query's mean over the groups is taken off. The queries were chosen as mispredicted,
-    so training again, whatever is removed, moves their losses one way; of that, this is free.
+    ``within`` is Pearson after each query's mean over the groups is subtracted. The queries were chosen because they
+    are mispredicted, so any new training moves their losses in one direction; ``within`` does not contain this effect.
     """
     predicted, actual = (np.array([group[key] for group in groups]) for key in (name, "actual"))  # (groups, Q)
     inside = [(values - values.mean(0)).ravel() for values in (predicted, actual)]
@@ -154,9 +157,9 @@ def agreement(groups: Sequence[Mapping[str, Any]], name: str) -> dict[str, float
 
 
 def on_targets(groups: Sequence[Mapping[str, Any]], name: str, key: str) -> float:
-    """The mean change by ``key`` of the queries that the groups ``name`` were chosen for; for random ones, of all.
+    """The mean change ``key`` of the queries that the groups ``name`` were chosen for; for random groups, of all.
 
-    Every pair of a group and a query counts alike, so a group chosen for all queries counts more than one for one.
+    Every pair of group and query has the same weight, so a group for all queries counts more than a group for one.
     """
     return fmean(
         group[key][q]
@@ -166,9 +169,9 @@ def on_targets(groups: Sequence[Mapping[str, Any]], name: str, key: str) -> floa
 
 
 def difference(groups: Sequence[Mapping[str, Any]], key: str) -> float:
-    """The mean change by removing supporters less that by removing opposers, on the queries they were chosen for.
+    """The mean change by removing supporters minus that by removing opposers, on the queries they were chosen for.
 
-    Both are changes from one tagger: what is peculiar to it, and common to all trained again, cancels.
+    Both are changes from the same tagger, so whatever is peculiar to it, or common to all retrained ones, cancels.
     """
     raised, lowered = (on_targets(groups, side, key) for side in SIDES)
     return raised - lowered
@@ -178,11 +181,11 @@ def kinds_of(groups: Sequence[Mapping[str, Any]]) -> set[str]:
     return {group["name"] for group in groups}
 
 
-def table(founds: Sequence[Found]) -> str:
-    """Rankings, then removals."""
-    first = founds[0]
+def table(results: Sequence[SeedResult]) -> str:
+    """A table of rankings, then the tables of removals."""
+    first = results[0]
     rows = [
-        [name, *(spread([one["curvature"][name][key] for one in founds], 2) for key in first["curvature"][name])]
+        [name, *(spread([one["curvature"][name][key] for one in results], 2) for key in first["curvature"][name])]
         for name in first["curvature"]
     ]
     text = (
@@ -190,11 +193,11 @@ def table(founds: Sequence[Found]) -> str:
         "parameters. Agreement with the exact Hessian:\n\n"
         + markdown(("score", "Spearman", *(f"top {first['options']['top']} {side} shared" for side in SIDES)), rows)
     )
-    return text + _removal_tables([one["removals"] for one in founds]) if "removals" in first else text
+    return text + _removal_tables([one["removals"] for one in results]) if "removals" in first else text
 
 
-def _removal_tables(founds: Sequence[Found]) -> str:
-    groups = [one["groups"] for one in founds]
+def _removal_tables(results: Sequence[SeedResult]) -> str:
+    groups = [one["groups"] for one in results]
     num_points = sum(len(group["actual"]) for some in groups for group in some)
     agreements = {name: [agreement(some, name) for some in groups] for name in PREDICTIONS}
     rows = [[name, *(spread([one[key] for one in each], 2) for key in each[0])] for name, each in agreements.items()]
@@ -210,30 +213,30 @@ def _removal_tables(founds: Sequence[Found]) -> str:
         means.append([f"{kind} removed", *cells, spread(sizes)])
     if all(kinds_of(some).issuperset(SIDES) for some in groups):
         cells = [spread([difference(some, key) for some in groups]) for key in (*PREDICTIONS, "actual")]
-        means.append(["supporters less opposers", *cells, "-"])
-    noise = [one["other seeds"] for one in founds]
+        means.append(["supporters minus opposers", *cells, "-"])
+    noise = [one["other seeds"] for one in results]
     if all(noise):
         cells = [spread([fmean(map(fmean, some)) for some in noise]), spread([_size(some) for some in noise])]
         means.append(["nothing removed, another seed", "-", "-", *cells])
     header = ("", *PREDICTIONS, "actual", "size of actual, all queries")
     text += "\nMean change of the loss of the queries they were chosen for:\n\n" + markdown(header, means)
-    return text + _noise_line(founds)
+    return text + _noise_line(results)
 
 
-def _noise_line(founds: Sequence[Found]) -> str:
-    """How far the mean over all queries moves when nothing, or a random group, is removed: of each seed."""
-    moved = [[fmean(one) for one in null_changes(found)] for found in founds]
+def _noise_line(results: Sequence[SeedResult]) -> str:
+    """For each seed, how far the mean over all queries moves when nothing, or a random group, is removed."""
+    moved = [[fmean(one) for one in null_changes(found)] for found in results]
     if min(map(len, moved)) < 2:
         return ""
     each = ", ".join(f"{stdev(some):.2f}" for some in moved)
     return (
         "\nStandard deviation, within a seed, of the mean actual change of all queries when random sentences or none "
-        f"are removed: {each}. Differences between groups are to be held against it.\n"
+        f"are removed: {each}. Differences between groups should be compared with it.\n"
     )
 
 
 def null_changes(removals: Mapping[str, Any]) -> list[Sequence[float]]:
-    """The actual changes of all queries when another seed is taken, or random sentences are removed."""
+    """The actual changes of all queries when another seed is used, or random sentences are removed."""
     return [*removals["other seeds"], *(one["actual"] for one in removals["groups"] if one["name"] == "random")]
 
 
@@ -242,20 +245,20 @@ def _size(changes: Sequence[Sequence[float]]) -> float:
     return fmean(abs(value) for some in changes for value in some)
 
 
-def headlines(founds: Sequence[Found]) -> list[Headline]:
-    """How far the identity is from the exact Hessian, and the head from the whole tagger."""
-    plain = [one["curvature"]["identity"]["spearman"] for one in founds]
+def headlines(results: Sequence[SeedResult]) -> list[Headline]:
+    """How far the identity is from the exact Hessian, and first order from retraining the whole tagger."""
+    plain = [one["curvature"]["identity"]["spearman"] for one in results]
     lines = [Headline("Spearman of rankings without curvature and with it", "-", spread(plain, 2))]
-    groups = [one["removals"]["groups"] for one in founds if "removals" in one]
+    groups = [one["removals"]["groups"] for one in results if "removals" in one]
     if groups:
         values = [agreement(some, "first order")["pearson"] for some in groups]
         lines.append(Headline("Pearson of first order with the whole tagger retrained", "-", spread(values, 2)))
     return lines
 
 
-def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
+def draw(results: Sequence[SeedResult], folder: Path) -> list[Path]:
     """Predicted against actual changes, all seeds together."""
-    groups = [group for one in founds if "removals" in one for group in one["removals"]["groups"]]
+    groups = [group for one in results if "removals" in one for group in one["removals"]["groups"]]
     if not groups:
         return []
     flat = {key: [value for group in groups for value in group[key]] for key in (*PREDICTIONS, "actual")}
@@ -264,16 +267,16 @@ def draw(founds: Sequence[Found], folder: Path) -> list[Path]:
     return draw_scatter(folder / "sensitivity", panels, title=title, x="predicted for the head", y="tagger retrained")
 
 
-def check(founds: Sequence[Found]) -> list[str]:
-    """Curvature must change the ranking, and supporters' removal raise the loss above what opposers' does.
+def check(results: Sequence[SeedResult]) -> list[str]:
+    """Curvature must change the ranking, and removing supporters must raise the loss more than removing opposers.
 
-    Where the encoder is not trained, the head retrained must be the truth.
+    If the encoder is not trained, retraining the head must give the actual change.
     """
     lines: list[str] = []
-    for one in founds:
+    for one in results:
         plain = one["curvature"]["identity"]
         if plain["spearman"] > 0.9 or min(plain[side] for side in SIDES) > 0.9:
-            lines.append(f"seed {one['seed']}: without curvature the ranking is the same: {plain}")
+            lines.append(f"seed {one['seed']}: the ranking is the same without curvature: {plain}")
         if "removals" not in one:
             continue
         groups = one["removals"]["groups"]
@@ -283,7 +286,7 @@ def check(founds: Sequence[Found]) -> list[str]:
         if raised <= lowered:
             lines.append(f"seed {one['seed']}: loss {raised:+.3f} without supporters, {lowered:+.3f} without opposers")
         if not one["trainable"] and (found := agreement(groups, "head retrained")["pearson"]) < 0.999:
-            lines.append(f"seed {one['seed']}: features are fixed, but the head retrained agrees by {found:.3f} only")
+            lines.append(f"seed {one['seed']}: the encoder is fixed, but Pearson of the head retrained is {found:.3f}")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The paper's CoNLL-2003 files: sentences with their documents, short documents, and draws among them."""
+"""The paper's CoNLL-2003 files: sentences with their documents, short documents, and random choices of documents."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tagtrace.data import Corpus, Sentence, read_corpus
 
 FOLDER = "conll2003_corrected"
 LONGEST = 800
-"""Documents with as many tokens or more are left out, as in the paper."""
+"""Documents with this many tokens or more are left out, as in the paper."""
 
 
 def read_split(data: Path, name: str) -> Corpus:
-    """A file of sentences (``train_original``, ``validation_corrected``, ...), each with its document."""
+    """Read a file of sentences (``train_original``, ``validation_corrected``, ...), each with its document."""
     corpus = read_corpus(data / FOLDER / f"{name}.jsonl.gz")
     return corpus.with_sentences(with_documents(corpus.sentences))
 
 
 def with_documents(sentences: Iterable[Sentence]) -> list[Sentence]:
-    """The document of each sentence, from its id: of ``conll_train_12_3`` it is ``conll_train_12``."""
+    """The sentences with their documents, taken from their ids: ``conll_train_12_3`` is in ``conll_train_12``."""
     return [replace(one, document=one.id.rsplit("_", 1)[0]) for one in sentences]
 
 
@@ -43,16 +43,16 @@ def short_documents(sentences: Iterable[Sentence], longest: int = LONGEST) -> li
     return [name for name, size in sizes.items() if size < longest]
 
 
-def ten_documents(
+def sample_documents(
     sentences: Sequence[Sentence], names: Collection[str], seed: int, count: int = 10, longest: int = LONGEST
 ) -> list[Sentence]:
-    """The sentences of ten, or ``count``, of the documents ``names`` that are short enough, drawn by seed."""
+    """The sentences of ``count`` of the documents ``names``, drawn by seed among those that are short enough."""
     short = set(short_documents(sentences, longest))
     return in_documents(sentences, Random(seed).sample([name for name in sorted(names) if name in short], count))
 
 
 def changed_documents(before: Sequence[Sentence], after: Sequence[Sentence]) -> set[str]:
-    """Documents with a sentence whose labels are not the same in both."""
+    """Documents with a sentence whose labels differ."""
     return {new.document for old, new in zip(before, after, strict=True) if old.labels != new.labels}
 
 
@@ -67,10 +67,10 @@ def soccer_documents(sentences: Iterable[Sentence]) -> set[str]:
 
 
 def published_noise(data: Path) -> tuple[Corpus, dict[str, str]]:
-    """The sentences of the documents that the authors spoiled labels of, and the kind of noise of each such document.
+    """The sentences of the authors' noisy file, and the kind of noise of each document that has any.
 
-    Kinds are ``org_to_loc`` (20 documents) and ``random`` (100). Their file has whole documents; here they are cut into
-    sentences again. Documents of 800 tokens or more are not in it.
+    The kinds are ``org_to_loc`` (20 documents) and ``random`` (100). Their file has whole documents, which are split
+    into sentences again here. It has no documents of 800 tokens or more.
     """
     corpus = read_corpus(data / FOLDER / "train_corrected_modified_docs.jsonl.gz")
     labels = {document.id: iter(document.labels) for document in corpus.sentences}
@@ -81,6 +81,6 @@ def published_noise(data: Path) -> tuple[Corpus, dict[str, str]]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a compressed JSONL file as they are, with their metadata."""
+    """The unchanged rows of a compressed JSONL file, with their metadata."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]

@@ -1,4 +1,4 @@
-"""The curvature of an index's head, worked out and kept on one device."""
+"""The curvature of an index's head, computed and kept on one device."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tagtrace.influence.curvature.choice import Curvature, make_solver
 from tagtrace.influence.curvature.solvers import Cholesky, Solver
 
 
-class Curved:
-    """Solves with K, the exact Hessian unless ``curvature`` says otherwise, and with Kronecker factors of it.
+class DeviceCurvature:
+    """Solves with K, the exact Hessian unless ``curvature`` says otherwise, and with its Kronecker factors.
 
-    Vectors come from any device and results are on ``device``; sizes are on the CPU.
+    Vectors may be on any device and results are on ``device``; sizes are on the CPU.
     """
 
     def __init__(self, index: Index, device: torch.device | None = None, curvature: Curvature = "auto") -> None:
@@ -29,17 +29,17 @@ class Curved:
 
     @property
     def is_exact(self) -> bool:
-        """Whether a solve for each of many candidates is cheap: K is inverted."""
+        """Whether K is inverted, so that a solve for each of many candidates is cheap."""
         return isinstance(self.solver, Cholesky)
 
     def solve(self, vectors: Tensor, solver: Solver | None = None) -> Tensor:
-        """K^-1 v for each of (Q, P)."""
+        """K^-1 v for each row v of (Q, P)."""
         return (solver or self.solver).solve(vectors.to(self.device)).value
 
     def sizes(self, candidates: Candidates, solver: Solver | None = None) -> Tensor:
-        """sqrt(g_k^T K^-1 g_k) of training candidates, (K,)."""
+        """sqrt(g_k^T K^-1 g_k) for training candidates, (K,)."""
         return self_influence(self.head, self.rows, candidates, solver or self.solver).clamp(min=0.0).sqrt()
 
     def rough_sizes(self) -> Tensor:
-        """The same of every training token under the Kronecker factors, (N,)."""
+        """The same for every training token with the Kronecker factors, (N,)."""
         return self.sizes(find_candidates(self.index, "token"), self.kronecker)

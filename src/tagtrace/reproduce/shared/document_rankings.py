@@ -1,20 +1,20 @@
-"""Rankings of training documents by how likely they hold wrong labels: the 13 methods of the paper, and some more.
+"""Rankings of training documents by how likely they have wrong labels: the 13 methods of the paper, and some more.
 
-A document is the sum of its sentences, which are the sentences of the tagger: its loss is the sum of their joint
-losses, its gradient the sum of their gradients. Tokens have conditional losses, entropies of their marginals, and
-gradients of the conditional loss; a document has the mean or the largest value of its tokens. Trusted documents have
-gold labels:
+The tagger sees sentences, and a document is the sum of its sentences: its loss is the sum of their joint losses, its
+gradient the sum of their gradients. Tokens have conditional losses, entropies of their marginals, and gradients of the
+conditional loss; a document has the mean or the largest value of its tokens. Trusted documents have gold labels:
 
 | method | score of a document |
 |---|---|
 | instance influence | mean over trusted documents d of -g_d . g, both of whole documents |
-| segment influence | of a token, the mean of the 10 largest -g_q . g_t over trusted tokens q |
-| segment NN | of a token, the mean of the 10 largest products of features with trusted tokens of another class |
+| segment influence | for a token, the mean of the 10 largest -g_q . g_t over trusted tokens q |
+| segment NN | for a token, the mean of the 10 largest products of features with trusted tokens of another class |
 
 "(cosine)" divides each product by the norms of both gradients. The paper's curvature is the identity. Its released
-notebooks have documents as sentences and gradients of W alone, and for segment NN tokens of another label, B- and I-
-told apart. That of section 6.1 takes marginal losses and the 10 nearest, as its text says; that of section 6.2 losses
-and entropies given the labels around a token, and the 5 nearest. The text is followed here, in both.
+notebooks treat whole documents as sentences, use the gradients of W alone, and for segment NN use tokens of another
+label, distinguishing B- and I-. The notebook of section 6.1 uses marginal losses and the 10 nearest, as the text says;
+that of section 6.2 uses losses and entropies given the labels around a token, and the 5 nearest. Here both sections
+follow the text.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAPER = (
 """The curves of the paper's appendix."""
 
 FIGURE = ("instance loss", "token loss, mean", "instance influence", "segment influence, max", "segment NN, max")
-"""Those of its figure 3."""
+"""The curves of its figure 3."""
 
 
 def rank_documents(
@@ -53,10 +53,10 @@ def rank_documents(
     top_k: int = 10,
     device: torch.device | None = None,
 ) -> dict[str, Tensor]:
-    """The scores of all K training documents by each method, (K,), in the order of ``find_candidates``.
+    """The scores (K,) of all K training documents by each method, in the order of ``find_candidates``.
 
-    ``trusted`` asks about all tokens of the trusted documents, ``documents`` (b,) has the document of each of its
-    sentences. ``asked`` are fewer tokens, for segment influence alone, by the name to call them in brackets.
+    ``trusted`` has all tokens of the trusted documents, and ``documents`` (b,) the document of each of its sentences.
+    ``asked`` has smaller sets of tokens, for segment influence only, by the name that is added in brackets.
     """
     found = simple_scores(index)
     for name, scores in instance_influences(index, trusted, documents).items():
@@ -65,11 +65,11 @@ def rank_documents(
         for name, scores in opposition(index, tokens, top_k, device).items():
             _add_tokens(found, index, "segment influence", scores, _suffix(name, what))
     _add_tokens(found, index, "segment NN", neighbour_scores(index, trusted, "dot", top_k))
-    return {name: found[name] for name in (*PAPER, *(set_aside for set_aside in found if set_aside not in PAPER))}
+    return {name: found[name] for name in (*PAPER, *(other for other in found if other not in PAPER))}
 
 
 def simple_scores(index: Index) -> dict[str, Tensor]:
-    """What needs no trusted documents."""
+    """The scores that need no trusted documents."""
     candidates, believed = find_candidates(index, "document"), in_sample(index)
     found = {
         "instance loss": candidates.total(believed.joint_losses),
@@ -82,9 +82,9 @@ def simple_scores(index: Index) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def instance_influences(index: Index, trusted: Trusted, documents: Tensor) -> dict[str, Tensor]:
-    """By ``identity`` and by ``cosine``, for K training documents, (K,), N being the number of training sentences:
+    """The influence of K training documents, (K,), with N the number of training sentences.
 
-    mean over d of -g_d . g / N, and mean over d of -cos(g_d, g).
+    ``identity`` is the mean over d of -g_d . g / N, ``cosine`` the mean over d of -cos(g_d, g).
     """
     candidates = find_candidates(index, "document")
     gradients = document_gradients(index, trusted, documents)  # (d, P)
@@ -97,7 +97,7 @@ def instance_influences(index: Index, trusted: Trusted, documents: Tensor) -> di
 
 
 def document_gradients(index: Index, trusted: Trusted, documents: Tensor) -> Tensor:
-    """The gradient of the joint loss of each trusted document, (d, P)."""
+    """The gradients of the joint losses of the trusted documents, (d, P)."""
     lengths = trusted.rows.lengths
     sentences = torch.arange(len(lengths))
     whole = torch.stack([sentences, torch.zeros_like(sentences), lengths], 1)
@@ -112,6 +112,6 @@ def _add_tokens(found: dict[str, Tensor], index: Index, name: str, scores: Tenso
 
 
 def _suffix(method: str, what: str = "") -> str:
-    """What is said in brackets: nothing of the identity with all trusted tokens."""
-    said = [*([what] if what else []), *([method] if method != "identity" else [])]
-    return f" ({', '.join(said)})" if said else ""
+    """The part of a method's name in brackets; empty for the identity with all trusted tokens."""
+    parts = [*([what] if what else []), *([method] if method != "identity" else [])]
+    return f" ({', '.join(parts)})" if parts else ""

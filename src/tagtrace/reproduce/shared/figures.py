@@ -1,6 +1,7 @@
-"""Figures as SVG and PNG: the same bytes for the same numbers, lines and bars told apart without colour.
+"""Figures as SVG and PNG: the same numbers give the same bytes, and lines and bars can be distinguished without colour.
 
-Figures are drawn on matplotlib's ``Figure`` itself, not through ``pyplot``: nothing global is set, no window is opened.
+Figures are drawn on matplotlib's ``Figure``, not through ``pyplot``, so that no global state changes and no window
+opens.
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7a7a7a")
-"""Told apart by the colour-blind (Okabe and Ito), and of different greys where they follow each other."""
+"""Distinguishable by the colour-blind (Okabe and Ito); neighbours also differ in grey."""
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "x", "P")
 """Seven, and four dashes: 28 lines look different even without colour."""
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo")
 NUM_MARKERS = 12
-"""On each line, about."""
+"""Approximate number of markers on each line."""
 STYLE: dict[Any, Any] = {
     "font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8, "axes.spines.top": False, "axes.spines.right": False,
     "svg.fonttype": "none", "svg.hashsalt": "tagtrace",
 }  # fmt: skip
-"""Text stays text; what the ids in an SVG are made from does not change."""
+"""Text stays text, and the ids in an SVG are the same each time."""
 
 
 def draw_curves(stem: Path, curves: Mapping[str, Sequence[float]], *, title: str, x: str, y: str) -> list[Path]:
-    """One line for each entry: its values over 1, 2, ..., n. Writes ``stem``.svg and ``stem``.png."""
+    """Draw one line for each entry, its values over 1, 2, ..., n, and write ``stem``.svg and ``stem``.png."""
     with _figure(stem, (7.5, 4.2)) as (figure, paths):
         axes = figure.add_subplot()
         looks = zip(cycle(COLOURS), cycle(DASHES), cycle(MARKERS), range(len(curves)), strict=False)
         for (name, values), (colour, dash, marker, number) in zip(curves.items(), looks, strict=True):
             every = max(1, len(values) // NUM_MARKERS)
-            offset = (number * every) // max(1, len(curves))  # markers of lines that coincide stand side by side
+            offset = (number * every) // max(1, len(curves))  # markers of lines that coincide do not overlap
             axes.plot(
                 range(1, len(values) + 1), values, label=name, color=colour, linestyle=dash, marker=marker,
                 markevery=(min(offset, max(0, len(values) - 1)), every), markersize=4, linewidth=1.2, fillstyle="none",
@@ -57,7 +58,7 @@ def draw_curves(stem: Path, curves: Mapping[str, Sequence[float]], *, title: str
 def draw_scatter(
     stem: Path, panels: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, title: str, x: str, y: str
 ) -> list[Path]:
-    """One panel for each entry, its values (x, y): the line y = x solid, the line of best fit dotted."""
+    """Draw one panel of points (x, y) for each entry, with the line y = x solid and the line of best fit dotted."""
     rows, columns = grid(len(panels))
     with _figure(stem, (3.2 * columns, 3.0 * rows + 0.4)) as (figure, paths):
         figure.suptitle(title, fontsize=10)
@@ -70,7 +71,7 @@ def draw_scatter(
 
 
 def draw_bars(stem: Path, groups: Mapping[str, Mapping[str, Sequence[float]]], *, title: str, y: str) -> list[Path]:
-    """A group of bars for each entry: the mean of values, written above, and of several each value as a dot."""
+    """Draw a group of bars for each entry: the mean, written above; if there are several values, each as a dot."""
     names = list(dict.fromkeys(name for values in groups.values() for name in values))
     width = 0.8 / max(1, len(names))
     with _figure(stem, (max(4.5, 1.2 + 0.55 * len(groups) * len(names)), 4.0)) as (figure, paths):
@@ -98,7 +99,7 @@ def draw_bars(stem: Path, groups: Mapping[str, Mapping[str, Sequence[float]]], *
 
 
 def grid(count: int) -> tuple[int, int]:
-    """Rows and columns for so many panels: three columns at most, rows as even as can be.
+    """Rows and columns for ``count`` panels: at most three columns, rows as even as possible.
 
     >>> [grid(count) for count in (1, 2, 3, 4, 6, 7)]
     [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3)]
@@ -108,7 +109,7 @@ def grid(count: int) -> tuple[int, int]:
 
 
 def best_fit(first: Sequence[float], second: Sequence[float]) -> tuple[float, float] | None:
-    """Slope and intercept of least squares of ``second`` on ``first``; None where ``first`` does not vary.
+    """Slope and intercept of the least-squares fit of ``second`` on ``first``; None if ``first`` is constant.
 
     >>> best_fit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
     (2.0, 1.0)
@@ -142,12 +143,12 @@ def _describe(axes: Axes, title: str, x: str, y: str) -> None:
 
 @contextmanager
 def _figure(stem: Path, size: tuple[float, float]) -> Iterator[tuple[Figure, list[Path]]]:
-    """A figure to draw on, written when the block ends; and where it will be written."""
+    """A figure to draw on, written when the block ends, and the paths of its files."""
     try:
         from matplotlib import rc_context  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
-        raise OptionError(f"figures need matplotlib: {INSTALL}") from None
+        raise OptionError(f"figures need matplotlib; {INSTALL}") from None
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png")]
     with rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")

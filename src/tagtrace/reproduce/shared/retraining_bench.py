@@ -1,4 +1,4 @@
-"""Predicted against actual change of a query's loss: edits of training labels, each judged by exact retraining."""
+"""Predicted and actual changes of a query's loss after edits of training labels, each checked by exact retraining."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tagtrace.tagger import Tagger
 from tagtrace.tagger.objective import Objective
 
 REFINED = {"sentence_exact": 0, "refine_once": 1, "refine": 2}
-"""The sentence-exact estimate, by how many passes over the training data it spends on an edit."""
+"""Sentence-exact estimates, with the number of passes over the training data that each spends on an edit."""
 METHODS = ("identity", "first_order", *REFINED)
 L2 = 1.0
-"""Strength of the penalty against the sum of losses."""
+"""Strength of the penalty relative to the sum of losses."""
 Kind = Literal["token", "entity"]
 Point = dict[str, Any]
-"""One edit and one query: the actual change of the query's loss, and what each method predicted."""
+"""One edit and one query: the actual change of the query's loss, and the change that each method predicted."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,15 @@ class Edits:
 
     kind: Literal["remove", "relabel", "group"] = "remove"
     top: int = 20
-    """So many of the segments with the largest absolute first-order influence; or so many groups."""
+    """Number of segments with the largest absolute first-order influence, or number of groups."""
     group: int = 10
+    """Number of segments in a group."""
     pool: int = 50
-    """Groups are drawn from so many of the most influential."""
+    """Number of the most influential segments from which groups are drawn."""
 
 
 class Bench:
-    """Everything that predicts, and the retraining that judges it."""
+    """Predicts the effects of edits by every method, and checks them by retraining."""
 
     def __init__(
         self, tagger: Tagger, train: Sequence[Sentence], kind: Kind = "token", refined: Mapping[str, int] = REFINED
@@ -66,7 +67,7 @@ class Bench:
     def run(
         self, queries: Sequence[Query], edits: Edits, generator: random.Random, report: Callable[[str], None]
     ) -> dict[str, Any]:
-        """Every point, and how well each method agrees with retraining."""
+        """All points, and how well each method agrees with retraining."""
         points: list[Point] = []
         for number, query in enumerate(queries):
             points += self.compare(number, query, edits, generator)
@@ -82,7 +83,7 @@ class Bench:
         }
 
     def compare(self, number: int, query: Query, edits: Edits, generator: random.Random) -> list[Point]:
-        """One point for each edit of one query's most influential segments."""
+        """One point for each edit of the query's most influential segments."""
         gradient = query.gradient(self.head).unsqueeze(0)  # (1, P)
         first = self.screen.influence(self.solver.solve(gradient).value)[0]
         plain = self.screen.influence(gradient)[0]
@@ -95,13 +96,13 @@ class Bench:
             actual = self.retrained_loss(group, query) - before
             point: Point = {"query": number, "segments": self.segments[chosen].tolist(), "actual": actual}
             point |= {name: changes[place] for name, changes in predicted.items()}
-            if edits.kind != "relabel":  # first order of a removal; a relabelling has none of its own here
+            if edits.kind != "relabel":  # first order is computed for removals only
                 point |= {"identity": float(plain[chosen].sum()), "first_order": float(first[chosen].sum())}
             points.append(point)
         return points
 
     def retrained_loss(self, group: list[Edit], query: Query) -> float:
-        """The query's loss after exact retraining without what the edits take away."""
+        """The query's loss after exact retraining with the edits."""
         start = time.monotonic()
         retrained = self.retrainer.retrain(group, tolerance=1e-8)
         self.seconds["retrain"] += time.monotonic() - start
@@ -116,12 +117,12 @@ class Bench:
         return [effect.change for effect in effects]
 
     def edit(self, index: int, kind: str) -> Edit:
-        """Of one training segment: its label taken away, or replaced by the next likely."""
+        """The edit of one training segment: its labels removed, or replaced by the next most likely."""
         number, start, stop = self.segments[index].tolist()
         return Edit(number, start, stop, self.next_likely(number, start, stop) if kind == "relabel" else None)
 
     def next_likely(self, sentence_number: int, start: int, stop: int) -> tuple[int, ...]:
-        """For each token the likeliest label that it does not have, given the labels around the segment."""
+        """For each token the most likely label other than its own, given the labels around the segment."""
         lengths = self.rows.lengths
         first = int(lengths[:sentence_number].sum())
         part = slice(first, first + int(lengths[sentence_number]))
@@ -132,7 +133,7 @@ class Bench:
 
 
 def choose(influence: torch.Tensor, edits: Edits, generator: random.Random) -> list[list[int]]:
-    """The most influential segments one by one, or groups of them drawn from the pool."""
+    """The most influential segments one at a time, or groups of them drawn from the pool."""
     if edits.kind != "group":
         return [[index] for index in influence.abs().topk(edits.top).indices.tolist()]
     pool = influence.abs().topk(edits.pool).indices.tolist()
@@ -140,7 +141,7 @@ def choose(influence: torch.Tensor, edits: Edits, generator: random.Random) -> l
 
 
 def training_segments(sentences: Sequence[Sentence], kind: Kind) -> torch.Tensor:
-    """Every token, or every entity of two or more tokens, as (sentence, start, stop)."""
+    """Every token, or every entity of two or more tokens, as (sentence number, start, stop)."""
     found: list[tuple[int, int, int]] = []
     for number, sentence in enumerate(sentences):
         if kind == "token":
@@ -151,7 +152,7 @@ def training_segments(sentences: Sequence[Sentence], kind: Kind) -> torch.Tensor
 
 
 def mispredicted(tagger: Tagger, sentences: Sequence[Sentence]) -> list[Query]:
-    """Every token whose predicted label is wrong, with its gold label as the query's."""
+    """A query with the gold label for every token whose predicted label is wrong."""
     rows = tagger.rows(sentences)
     features, labels = (t.split(rows.lengths.tolist()) for t in (rows.features, rows.labels))
     return [
@@ -163,7 +164,7 @@ def mispredicted(tagger: Tagger, sentences: Sequence[Sentence]) -> list[Query]:
 
 
 def agreement(points: Sequence[Point], name: str) -> dict[str, float]:
-    """Pearson, Spearman, least-squares slope of actual on predicted, largest error: over all points."""
+    """Pearson, Spearman, least-squares slope of actual on predicted, and largest error, over all points."""
     predicted, actual = _columns(points, name)
     return {
         "pearson": float(np.corrcoef(predicted, actual)[0, 1]),
@@ -175,10 +176,10 @@ def agreement(points: Sequence[Point], name: str) -> dict[str, float]:
 
 
 def agreement_per_query(points: Sequence[Point], name: str) -> float:
-    """The mean, over queries, of Spearman's correlation of predicted and actual among that query's edits alone.
+    """Spearman's correlation of predicted and actual changes among the edits of one query, averaged over queries.
 
-    Over all points, queries whose loss changes much with any edit lift every method; a user who asks about one
-    prediction sees only the order within it.
+    Over all points, queries whose loss changes a lot with any edit make every method look better; a user who asks about
+    one prediction sees only the order of its edits.
     """
     by_query: dict[int, list[Point]] = {}
     for point in points:
@@ -187,7 +188,7 @@ def agreement_per_query(points: Sequence[Point], name: str) -> float:
 
 
 def spearman(first: np.ndarray, second: np.ndarray) -> float:
-    """Pearson's correlation of the ranks; equal values are ranked as they come."""
+    """Pearson's correlation of the ranks; equal values are ranked in their given order."""
     return float(np.corrcoef(first.argsort().argsort(), second.argsort().argsort())[0, 1])
 
 

@@ -1,8 +1,8 @@
 """The strongest supporter and opposer of many queries at once, among all training tokens or sentences.
 
-``Explainer`` answers one query at a time, in full. Here only the first of each side is wanted, for hundreds of queries
-and several scores. With g_q and g_k the gradients of conditional losses (joint ones of whole sentences), V . g_k /
-size_k:
+``Explainer`` answers one query at a time, in full. Here only the strongest of each side is wanted, for hundreds of
+queries and several scores V . g_k / size_k, with g_q and g_k the gradients of conditional losses (for whole sentences,
+of joint losses):
 
 | score | V | size_k |
 |---|---|---|
@@ -11,9 +11,10 @@ size_k:
 | ``curvature`` | K^-1 g_q, K the exact Hessian | 1 |
 | ``relative`` | K^-1 g_q | sqrt(g_k^T K^-1 g_k) |
 
-What depends on the query alone, such as norm(g_q), changes no order and is left out. The exact size takes a solve for
-each candidate: of tokens the ``SHORTLIST`` best by Kronecker factors have one, or none. Of equal scores the first is
-taken (of equal rough ones, any may be shortlisted): words that are repeated tie where features know no context.
+Factors that depend on the query only, such as norm(g_q), do not change the order and are left out. The exact size needs
+a solve for each candidate: among tokens it is computed for the ``SHORTLIST`` best by Kronecker factors, or for none. Of
+equal scores the first is taken (of equal approximate scores, any may be shortlisted): repeated words tie if features do
+not depend on context.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tagtrace.findings import Queries
 from tagtrace.index import Index
 from tagtrace.influence import Candidates, find_candidates
 from tagtrace.influence.scoring.norms import dense_gradients
-from tagtrace.reproduce.shared.device_curvature import Curved
+from tagtrace.reproduce.shared.device_curvature import DeviceCurvature
 from tagtrace.reproduce.shared.token_gradients import CELLS, by_label, check_head, training_gradients
 from tagtrace.tagger import Rows
 
@@ -39,7 +40,7 @@ SHORTLIST = 10
 
 @dataclass(frozen=True)
 class Strongest:
-    """The strongest supporter and opposer of Q queries: rows of training tokens, or numbers of sentences."""
+    """The strongest supporter and opposer of Q queries, as rows of training tokens or numbers of training sentences."""
 
     supporters: Tensor
     """(Q,)"""
@@ -48,12 +49,12 @@ class Strongest:
     are_tokens: bool = True
 
     def at(self, places: Tensor) -> Strongest:
-        """Those of some of the queries."""
+        """The same for some of the queries."""
         return Strongest(self.supporters[places], self.opposers[places], self.are_tokens)
 
 
 class Retriever:
-    """Asks one index. Products are worked out on ``device``, parts of ``CELLS`` at a time; results are on the CPU."""
+    """Searches one index. Products are computed on ``device``, ``CELLS`` at a time; results are on the CPU."""
 
     def __init__(self, index: Index, device: torch.device | None = None) -> None:
         check_head(index.head)
@@ -61,11 +62,11 @@ class Retriever:
 
     @torch.no_grad()
     def tokens(
-        self, queries: Queries, curved: Curved | None = None, *, exact_sizes: bool = True
+        self, queries: Queries, curved: DeviceCurvature | None = None, *, exact_sizes: bool = True
     ) -> dict[str, Strongest]:
-        """Among all training tokens, by ``identity`` and ``cosine``; with ``curved``, by the two scores that take it.
+        """The strongest training tokens by ``identity`` and ``cosine``, or, given ``curved``, by the other scores.
 
-        Where K is not inverted, or ``exact_sizes`` is False, ``relative`` keeps the sizes by Kronecker factors.
+        If K is not inverted, or ``exact_sizes`` is False, ``relative`` keeps the sizes from Kronecker factors.
         """
         gradients = self._gradients(queries.rows, queries.segments)  # (Q, P)
         if curved is None:
@@ -79,31 +80,31 @@ class Retriever:
         rough = curved.rough_sizes()  # (N,)
         for rows, cosines, norms in self._products(curved.solve(gradients)):
             moved.update(rows.start, cosines * norms)
-            relative.update(rows.start, over(cosines * norms, rough[rows].to(self.device)))
+            relative.update(rows.start, divide(cosines * norms, rough[rows].to(self.device)))
         if is_exact:
             relative = self._with_exact_sizes(relative, rough, curved)
         return {CURVATURE: moved.strongest(), RELATIVE: relative.strongest()}
 
     def _products(self, directions: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Rows of training tokens, V . g_k / norm(g_k) for directions V (Q, P), (Q, n), and norm(g_k), (n,)."""
+        """Slices of n training tokens, V . g_k / norm(g_k) for directions V (Q, P), (Q, n), and norm(g_k), (n,)."""
         table = by_label(self.index.head, _scaled(directions)).to(self.device, torch.float32)
         for rows, part in training_gradients(self.index, max(CELLS // table.shape[:2].numel(), 1), self.device):
             yield rows, part.unit().to(self.device).along(table).double(), part.norms()
 
-    def _with_exact_sizes(self, best: _Best, rough: Tensor, curved: Curved) -> _Best:
-        """The shortlisted tokens scored with the exact g_k^T K^-1 g_k in place of a rough one."""
+    def _with_exact_sizes(self, best: _Best, rough: Tensor, curved: DeviceCurvature) -> _Best:
+        """The shortlisted tokens scored with the exact g_k^T K^-1 g_k in place of the approximate one."""
         listed = best.places.cpu()  # (2, Q, k)
         which, inverse = listed.unique(return_inverse=True)
         exact = curved.sizes(find_candidates(self.index, "token").select(which))
         found = _Best(best.count)
-        found.values, found.places = over(best.values.cpu() * rough[listed], exact[inverse]), listed
+        found.values, found.places = divide(best.values.cpu() * rough[listed], exact[inverse]), listed
         return found
 
     @torch.no_grad()
-    def sentences(self, queries: Queries, curved: Curved | None = None) -> dict[str, Strongest]:
-        """As ``tokens`` for the joint loss of the sentence of each query, among all training sentences.
+    def sentences(self, queries: Queries, curved: DeviceCurvature | None = None) -> dict[str, Strongest]:
+        """The strongest training sentences for the joint loss of each query's sentence, by the scores of ``tokens``.
 
-        Where K is not inverted, there is no ``relative``.
+        If K is not inverted, there is no ``relative``.
         """
         wholes, owners = sentences_of(queries)
         directions = self._gradients(queries.rows, wholes)  # (c, P)
@@ -118,14 +119,14 @@ class Retriever:
         for numbers, gradients in dense_gradients(head, source, find_candidates(self.index, "sentence")):
             products = directions @ gradients.T  # (c, k)
             for name, one in best.items():
-                one.update(int(numbers[0]), over(products, _sizes(name, gradients, curved)))
+                one.update(int(numbers[0]), divide(products, _sizes(name, gradients, curved)))
         return {name: one.strongest(are_tokens=False).at(owners) for name, one in best.items()}
 
     @torch.no_grad()
     def neighbours(self, queries: Queries) -> dict[str, Strongest]:
-        """By likeness of features, the ``dot`` product or the ``cosine``: the likest training token and the unlikest.
+        """The training tokens with the most and least similar features, by ``dot`` product and by ``cosine``.
 
-        ``dot, labels`` and ``cosine, labels``: the likest with a label of the query's type, and of another.
+        For ``dot, labels`` and ``cosine, labels``: the most similar with a label of the query's type, and of another.
         """
         types = self.index.labels.type_of
         numbers = torch.tensor([types.index(type_) for type_ in types])  # (C,): the type of a label
@@ -138,7 +139,7 @@ class Retriever:
                 theirs = part.to(self.device).float()  # (n, D)
                 is_same = numbers[labels].to(self.device) == own  # (Q, n)
                 dots = (vectors @ theirs.T).double()
-                for name, values in {"dot": dots, "cosine": over(dots, theirs.norm(dim=1).double())}.items():
+                for name, values in {"dot": dots, "cosine": divide(dots, theirs.norm(dim=1).double())}.items():
                     best[name].update(first, values)
                     same, other = (values.masked_fill(mask, -torch.inf) for mask in (~is_same, is_same))
                     best[f"{name}, labels"].update(first, same, other)
@@ -151,7 +152,7 @@ class Retriever:
 
 
 class _Best:
-    """The ``count`` best candidates so far of each query: ``values`` and ``places`` (2, Q, k), supporters first."""
+    """The ``count`` best candidates of each query so far: ``values`` and ``places`` (2, Q, k), supporters first."""
 
     values: Tensor
     places: Tensor
@@ -160,7 +161,7 @@ class _Best:
         self.count = count
 
     def update(self, first: int, supporting: Tensor, opposing: Tensor | None = None) -> None:
-        """Take in the scores (Q, n) of candidates numbered from ``first`` on; ``opposing`` is minus ``supporting``."""
+        """Add scores (Q, n) of candidates numbered from ``first``; ``opposing`` defaults to minus ``supporting``."""
         both = torch.stack([supporting, -supporting if opposing is None else opposing])
         values, places = both.max(2, keepdim=True) if self.count == 1 else both.topk(min(self.count, both.shape[2]), 2)
         places = places + first
@@ -170,20 +171,20 @@ class _Best:
         self.values, self.places = values[..., : self.count], places.gather(2, order)[..., : self.count]
 
     def strongest(self, are_tokens: bool = True) -> Strongest:
-        """The best of each."""
+        """The best candidate of each query."""
         first = self.values.argmax(2, keepdim=True)
         supporters, opposers = self.places.gather(2, first).squeeze(2).cpu()
         return Strongest(supporters, opposers, are_tokens)
 
 
 def sentences_of(queries: Queries) -> tuple[Tensor, Tensor]:
-    """The sentences they lie in as segments, each once, (c, 3), and which of these is whose, (Q,)."""
+    """The sentences of the queries as segments, each once, (c, 3), and for each query which one is its own, (Q,)."""
     sentences, places = queries.segments[:, 0].unique(return_inverse=True)
     return torch.stack([sentences, torch.zeros_like(sentences), queries.rows.lengths[sentences]], 1), places
 
 
-def _sizes(score: str, gradients: Tensor, curved: Curved | None) -> Tensor:
-    """What products with the gradients (k, P) of training sentences are divided by, (k,)."""
+def _sizes(score: str, gradients: Tensor, curved: DeviceCurvature | None) -> Tensor:
+    """The sizes (k,) by which products with the gradients (k, P) of training sentences are divided."""
     if score == COSINE:
         return gradients.norm(dim=1)
     if score == RELATIVE and curved is not None:
@@ -191,11 +192,11 @@ def _sizes(score: str, gradients: Tensor, curved: Curved | None) -> Tensor:
     return gradients.new_ones(len(gradients))
 
 
-def over(products: Tensor, sizes: Tensor) -> Tensor:
-    """Products (..., n) over sizes (n,) in float64, zero where the size is."""
+def divide(products: Tensor, sizes: Tensor) -> Tensor:
+    """Products (..., n) divided by sizes (n,) in float64, zero where the size is zero."""
     return torch.where(sizes > 0, products.double() / sizes.double().clamp(min=1e-300), 0.0)
 
 
 def _scaled(vectors: Tensor) -> Tensor:
-    """Rows with largest entry 1, so that float32 can hold what becomes of them; zeros stay."""
+    """Rows scaled to largest absolute entry 1, so that products fit into float32; rows of zeros stay."""
     return vectors / vectors.abs().amax(1, keepdim=True).clamp(min=1e-300)

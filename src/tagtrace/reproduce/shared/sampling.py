@@ -1,4 +1,4 @@
-"""Draws by seed."""
+"""Random samples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Item = TypeVar("_Item")
 
 
 def at_most(items: Sequence[_Item], most: int, draw: Random) -> list[_Item]:
-    """``most`` of the items drawn at random, in their order; 0: all.
+    """At most ``most`` of the items, drawn at random and kept in order; 0 means all.
 
     >>> at_most("abcdef", 3, Random(1))
     ['a', 'b', 'e']

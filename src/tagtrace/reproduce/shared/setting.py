@@ -1,4 +1,4 @@
-"""What an experiment is run on: data, encoder, seed, and its configuration file."""
+"""What an experiment is run with: data, encoder, device, and the options in its configuration file."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ from tagtrace._checks import OptionError
 
 _Options = TypeVar("_Options")
 
-INSTALL = 'pip install --constraint constraints.txt ".[experiments]" in the checkout of tagtrace'
-"""What brings all that experiments need."""
+INSTALL = 'run pip install --constraint constraints.txt ".[experiments]" in the checkout of tagtrace'
+"""How to install everything that the experiments need."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where an experiment finds its data and encoder, where its results go, and how large it is."""
+    """Where an experiment finds its data and encoder, where it writes its results, and how large it is."""
 
     data: Path
-    """A folder laid out as the paper's files are: conll2003, conll2003_corrected, ebmnlp, glove."""
+    """Folder with the subfolders conll2003, conll2003_corrected, ebmnlp and glove."""
     out: Path
+    """Folder for results and figures."""
     encoder: str | None = None
-    """As for ``tagtrace train``: lexical, vectors:FILE, transformer:DIR; or a folder with a transformer."""
+    """``lexical``, ``vectors:FILE``, ``transformer:DIR``, or the folder of a transformer."""
     quick: bool = False
-    """A small slice that shows the direction of the result in under a minute on two cores."""
+    """Run a small slice that shows the direction of the result in under a minute on two cores."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     report: Callable[[str], None] = print
-    """Told, a line at a time, what is being done."""
+    """Called with one line of progress at a time."""
 
     @property
     def work(self) -> Path:
-        """A folder for what can be made again."""
+        """Folder for taggers, indexes and other files that can be made again."""
         return self.out / "work"
 
     @property
     def word_vectors(self) -> str:
-        """The encoder of the paper's linear model, and of quick runs."""
+        """The encoder of the paper's linear model and of quick runs."""
         return f"vectors:{self.data / 'glove/glove6b_100d.npz'}"
 
     @property
     def encoder_spec(self) -> str:
-        """What ``build_encoder`` takes."""
+        """The encoder as ``build_encoder`` expects it."""
         if self.encoder is None:
             if self.quick:
                 return self.word_vectors
-            raise OptionError("--encoder is missing: give a folder with a transformer, vectors:FILE, or lexical")
+            raise OptionError("no encoder was given; expected the folder of a transformer, vectors:FILE, or lexical")
         return f"transformer:{self.encoder}" if Path(self.encoder).is_dir() else self.encoder
 
     def options(self, name: str, kind: type[_Options]) -> _Options:
-        """The options of an experiment, from the tables ``paper`` and, for a quick run, ``quick`` of its NAME.toml."""
+        """The options of an experiment: the table ``paper`` of NAME.toml, for a quick run updated by ``quick``."""
         tables = tomllib.loads(
             resources.files("tagtrace.reproduce.experiments").joinpath(f"{name}.toml").read_text("utf-8")
         )

