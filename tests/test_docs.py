@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 
 import tagtrace
 from tagtrace.cli import main
+from tagtrace.data.invented import generate, write_invented
+from tagtrace.tagger import Lexical, LexicalOptions
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -69,6 +72,43 @@ def test_code_compiles_and_imports_what_exists(page: Path) -> None:
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.ImportFrom) and node.module == "tagtrace":
                 assert {alias.name for alias in node.names} <= set(tagtrace.__all__)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small project under the names that the documentation uses."""
+    folder = tmp_path_factory.mktemp("docs")
+    write_invented(generate(num_documents=20), folder)
+    train, dev = (tagtrace.read_corpus(folder / f"{name}.conll") for name in ("train", "dev"))
+    encoder = Lexical(LexicalOptions(buckets=256, width=8, hidden=8))
+    tagger = tagtrace.train(train, encoder=encoder, options=tagtrace.TrainOptions(epochs=2, learning_rate=2e-2))
+    tagtrace.save_tagger(tagger, folder / "my-tagger")
+    index = tagtrace.build_index(tagger, train, folder / "my-index", tagtrace.IndexOptions(tolerance=1e-4))
+    options = tagtrace.AuditOptions(judges="head", num_folds=2, num_effects=0)
+    tagtrace.run_audit(index, dev, options).save(folder / "my-audit")
+    return folder
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "README.md"], ids=lambda page: page.name)
+def test_python_examples_run(page: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the README run on the whole demo in test_readme.py."""
+    monkeypatch.chdir(project)
+    for code in blocks(page, "python"):
+        exec(compile(code, page.name, "exec"), {"__name__": "__main__"})
+
+
+def test_commands_can_be_parsed() -> None:
+    lines = re.findall(r"^ {4,}(tagtrace [^\n#]+)", re.sub(r"\\\n\s*", "", TEXT), re.MULTILINE)
+    lines += [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    asked = [shlex.split(line)[1:] for line in lines if line.startswith("tagtrace ") and "..." not in line]
+    assert len(asked) > 20
+    for name, *arguments in asked:
+        if name.startswith("-"):
+            continue
+        command = COMMANDS.get(f"tagtrace {name}")
+        if command is None:
+            command = COMMANDS[f"tagtrace {name} {arguments.pop(0)}"]
+        command.make_context(name, arguments, resilient_parsing=False)  # raises where the line is wrong
 
 
 def test_the_readme_has_code() -> None:
