@@ -13,31 +13,24 @@ from tagtrace._checks import OptionError
 from tagtrace.cli import main
 from tagtrace.cli.show import out
 from tagtrace.data import LabelSet, read_corpus
-from tagtrace.data.invented import generate, write_invented
-from tagtrace.index import Index, IndexOptions, build_index
-from tagtrace.influence import Edit, Explainer, Query
+from tagtrace.index import Index, open_index
+from tagtrace.influence import Edit, Explainer, Explanation, Query, TrainingSegment
+from tagtrace.influence.edits import refine
+from tagtrace.influence.explanation import Rung
 from tagtrace.tagger import Lexical, LexicalOptions, Tagger, new_tagger, save_tagger
+from tests.influence.small_index import small_index
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with invented data, a small tagger and its index in several shards."""
     folder = tmp_path_factory.mktemp("made")
-    write_invented(generate(num_documents=20), folder)
-    corpus = read_corpus(folder / "train.conll")
-    torch.manual_seed(0)
-    encoder = Lexical(LexicalOptions(buckets=64, width=4, hidden=4))
-    tagger = new_tagger(encoder, LabelSet.from_sentences(corpus.sentences, "iob2"))
-    save_tagger(tagger, folder / "tagger")
-    options = IndexOptions(dtype="float32", shard_tokens=200)
-    build_index(tagger, corpus, folder / "index", options, tagger_path=folder / "tagger")
+    small_index(folder, dtype="float32", shard_tokens=200)
     return folder
 
 
 @pytest.fixture(scope="module")
 def explainer(made: Path) -> Explainer:
-    from tagtrace.index import open_index  # noqa: PLC0415
-
     return Explainer(open_index(made / "index"))
 
 
@@ -89,8 +82,6 @@ def test_a_document_is_edited_in_all_its_sentences(explainer: Explainer) -> None
 
 
 def test_curvatures_give_other_scores(made: Path) -> None:
-    from tagtrace.index import open_index  # noqa: PLC0415
-
     index = open_index(made / "index")
     best = {}
     for curvature in ("identity", "kronecker", "dense", "cg"):
@@ -100,7 +91,84 @@ def test_curvatures_give_other_scores(made: Path) -> None:
     assert best["dense"] != pytest.approx(best["identity"], rel=0.1)
 
 
-def test_bad_options(explainer: Explainer, made: Path) -> None:
+@pytest.mark.parametrize("rung", ["refine", "verify"])
+@pytest.mark.parametrize("kind", ["token", "document"])
+def test_a_rung_of_explain_is_each_segment_on_that_rung(explainer: Explainer, rung: Rung, kind: str) -> None:
+    query = make(explainer.index)
+    screened = explainer.explain(query, kind=kind, top=2)  # type: ignore[arg-type]
+    found = explainer.explain(query, kind=kind, top=2, rung=rung)  # type: ignore[arg-type]
+    assert (found.num_candidates, found.notes) == (screened.num_candidates, ())
+    for segment, before in zip(both_sides(found), both_sides(screened), strict=True):
+        expected = explainer.refine(query, before)
+        if rung == "verify":
+            expected = explainer.verify(query, expected)
+        assert (segment.place, segment.score, segment.rung) == (before.place, before.score, rung)
+        assert segment.change == pytest.approx(expected.change, rel=1e-5)
+        assert (segment.refined is not None, segment.verified is not None) == (True, rung == "verify")
+
+
+def both_sides(found: Explanation) -> list[TrainingSegment]:
+    assert found.supporters
+    assert found.opposers
+    return [*found.supporters, *found.opposers]
+
+
+def test_a_segment_too_long_to_refine_is_retrained(explainer: Explainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = make(explainer.index)
+    monkeypatch.setattr(refine, "MAX_LOGITS", 10)
+    (best,) = explainer.explain(query, kind="entity", top=1, rung="refine").supporters
+    assert (best.rung, best.refined) == ("verify", None)
+    assert explainer.refine(query, best) is best
+
+
+def test_answers_do_not_depend_on_the_order_of_questions(made: Path) -> None:
+    first, second = (Explainer(open_index(made / "index"), curvature="kronecker") for _ in range(2))
+    query, edits = make(first.index), [Edit(3, 0, 2)]
+
+    def ask(explainer: Explainer, order: list[str]) -> dict[str, object]:
+        questions = {
+            "verify": lambda: explainer.explain(query, top=1, rung="verify").to_json(),
+            "relative": lambda: explainer.explain(query, "relative", "entity", top=2).to_json(),
+            "what if": lambda: explainer.what_if(query, edits, "verify").to_json(),
+            "flip": lambda: explainer.flip(query, most=2, max_retrainings=3).to_json(),
+            "influence": lambda: explainer.explain(query, kind="segment", top=2).to_json(),
+        }
+        return {name: questions[name]() for name in order}
+
+    names = ["influence", "relative", "what if", "verify", "flip"]
+    assert ask(first, names) == ask(second, names[::-1])
+
+
+def test_only_what_is_needed_is_computed(made: Path) -> None:
+    index = open_index(made / "index")
+    cosine, edited = Explainer(index), Explainer(index, "cg")
+    cosine.explain(make(index), "cosine")
+    assert not {"rows", "solver", "exact", "objective"} & vars(cosine).keys()
+    edited.prepare("cosine", "refine")
+    assert "exact" in vars(edited)
+    assert "solver" not in vars(edited), "edits do not need the curvature of first-order scores"
+    edited.prepare("influence")
+    assert edited.solver is not edited.exact
+
+
+def test_edits_need_a_head_at_its_optimum(tmp_path: Path) -> None:
+    explainer = Explainer(small_index(tmp_path, width=2, refit=False))
+    query = make(explainer.index)
+    assert explainer.explain(query).supporters
+    for ask in (
+        lambda: explainer.explain(query, rung="refine"),
+        lambda: explainer.what_if(query, [Edit(3, 0, 1)]),
+        lambda: explainer.flip(query),
+    ):
+        with pytest.raises(OptionError, match=r"not at its optimum .* build the index with a refitted head"):
+            ask()
+
+
+def test_bad_options(explainer: Explainer) -> None:
+    with pytest.raises(OptionError, match="rung 'climb': expected one of screen, refine, verify"):
+        explainer.explain(make(explainer.index), rung="climb")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="num_passes -1: must be at least 0"):
+        Explainer(explainer.index, num_passes=-1)
     with pytest.raises(OptionError, match="expected one of"):
         explainer.explain(make(explainer.index), "closeness")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="top 0: must be at least 1"):
@@ -109,7 +177,6 @@ def test_bad_options(explainer: Explainer, made: Path) -> None:
         explainer.explain(make(explainer.index), kind="paragraph")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="curvature"):
         Explainer(explainer.index, "round").explain(make(explainer.index))  # type: ignore[arg-type]
-    assert made.is_dir()
 
 
 @pytest.mark.parametrize("command", ["explain", "verify"])
@@ -177,7 +244,7 @@ def test_filters_from_the_command_line(made: Path, tmp_path: Path) -> None:
         (["--sentence", "dev-0:1", "--segment", "3"], "expected START:STOP"),
         (["--sentence", "dev-0:1", "--segment", "0:99"], "0:99 is not a segment of dev-0:1"),
         (["--sentence", "dev-0:1", "--segment", "0:1", "--target", "WINE"], "target 'WINE': unknown label 'WINE'"),
-        (["--label", "WINE"], "unknown label 'WINE'; known are LOC, MISC, O, ORG, PER"),
+        (["--label", "WINE"], "unknown label 'WINE'; expected one of LOC, MISC, O, ORG, PER"),
         (["--pair", "LOC"], "expected GIVEN:LIKELY"),
         (["--document", "train-99"], "no document 'train-99'; it has train-0"),
         (["--top", "0"], "top 0: must be at least 1"),

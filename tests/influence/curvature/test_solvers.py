@@ -181,7 +181,7 @@ def test_an_indefinite_operator_is_refused() -> None:
 
 @pytest.mark.parametrize("damping", [-1.0, math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("kind", OPERATORS)
-def test_a_damping_that_is_no_number_is_refused(kind: str, damping: float) -> None:
+def test_a_damping_that_is_not_a_number_is_refused(kind: str, damping: float) -> None:
     with pytest.raises(OptionError, match=rf"^damping {damping}: must be a number, at least 0$"):
         operator(kind, HeadOptions(), damping)
 

@@ -1,4 +1,4 @@
-"""The first step of retraining: a Newton step that cannot diverge."""
+"""Retraining against refits and definitions, and its first step, a Newton step that cannot diverge."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from tagtrace._checks import OptionError
 from tagtrace.influence import Edit, Retrainer
 from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.curvature.solvers import Cholesky
+from tagtrace.influence.edits.retrain import settled
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, crf, refit_head
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import pad_rows
-from tests.influence.edits.test_refine import L2, Fitted
-from tests.strategies import HEADS, LABELS, random_rows
+from tests.influence.fitted import L2, Fitted, copies_of
+from tests.strategies import HEADS, LABELS, random_rows, random_theta
 
 GROUP = [Edit(3, 2, 5), Edit(0, 0, 5, (0, 1, 2, 0, 0)), Edit(2, 0, 1), Edit(4, 0, 2, (0, 1))]
 
@@ -98,10 +99,6 @@ def separable_rows() -> Rows:
     return Rows(features, rows.labels, rows.lengths)
 
 
-def copies_of(rows: Rows, copies: int) -> Rows:
-    return Rows(rows.features.repeat(copies, 1), rows.labels.repeat(copies), rows.lengths.repeat(copies))
-
-
 def turned_around(rows: Rows) -> list[Edit]:
     """In every other copy of four sentences every O is a segment, and every segment O."""
     parts = rows.labels.split(rows.lengths.tolist())
@@ -141,3 +138,59 @@ def test_the_hessian_of_the_objective_does_not_depend_on_labels() -> None:
     others = Rows(fitted.rows.features, torch.zeros_like(fitted.rows.labels), fitted.rows.lengths)
     other = Cholesky(Hessian(Objective(fitted.head, others, L2).hessian(fitted.theta)))
     torch.testing.assert_close(other.inverse, fitted.solver.inverse, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("options", [HeadOptions(), HeadOptions(start_end=True), HeadOptions("softmax")])
+def test_relabelling_equals_refitting_the_changed_data(options: HeadOptions) -> None:
+    fitted = Fitted(options, random_rows())
+    edits = [Edit(0, 1, 3, (1, 2)), Edit(3, 4, 5, (0,))]
+    labels = fitted.rows.labels.clone()
+    labels[1:3] = torch.tensor([1, 2])
+    labels[9 + 4] = 0  # sentence 3 begins after 5 + 1 + 3 tokens
+    expected = refit_head(fitted.head, Rows(fitted.rows.features, labels, fitted.rows.lengths), RefitOptions(L2, 1e-11))
+    found = fitted.retrainer().retrain(edits, tolerance=1e-10)
+    assert found.max_gradient <= 1e-10
+    torch.testing.assert_close(found.theta, expected.head.flat(), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_removing_labels_minimises_the_partial_objective(options: HeadOptions) -> None:
+    fitted = Fitted(options, random_rows())
+    theta = fitted.retrainer().retrain([Edit(3, 2, 5), Edit(0, 0, 1)], tolerance=1e-10).theta
+    rows = fitted.rows
+    known = torch.ones(5, 8, dtype=torch.bool)
+    known[3, 2:5] = known[0, 0] = False
+
+    def objective(theta: Tensor) -> float:
+        scores = fitted.head.at(theta)(rows.features.double(), rows.lengths)
+        losses = crf.partial_loss(scores, pad_rows(rows.labels, rows.lengths), known)
+        return float(losses.detach().mean() + 0.5 * L2 / 5 * theta.square().sum())
+
+    for seed in range(6):
+        direction = 1e-4 * random_theta(fitted.head, seed)
+        up, down, here = objective(theta + direction), objective(theta - direction), objective(theta)
+        assert here < min(up, down)
+        assert abs(up - down) < 1e-4 * (up + down - 2 * here)  # flat at the optimum
+
+
+def test_a_gradient_left_by_the_refit_is_not_put_down_to_an_edit() -> None:
+    rows = random_rows(4, (7, 5, 9, 3, 6, 8, 4, 5))
+    torch.manual_seed(0)
+    rough = refit_head(Head(4, LABELS), rows, RefitOptions(L2, tolerance=1e-2)).head
+    objective = Objective(rough, rows, L2)
+    solver = Cholesky(Hessian(objective.hessian(rough.flat())))
+    assert objective.evaluate(rough.flat()).max_gradient > 1e-6
+    theta = settled(objective, rough.flat(), solver)
+    assert objective.evaluate(theta).max_gradient < 1e-12
+    same = Edit(2, 3, 6, tuple(rows.sentence(2).labels[3:6].tolist()))  # the labels it has
+    assert (Retrainer(objective, rows, theta, solver).retrain([same]).theta - theta).abs().max() < 1e-11
+
+
+def test_a_weak_label_is_retrained_as_carefully_as_a_strong_one() -> None:
+    """The gradient of one of very many sentences is below any fixed tolerance."""
+    many = copies_of(random_rows(), 2000)
+    fitted = Fitted(HeadOptions(), many)
+    theta = settled(fitted.objective, fitted.theta, fitted.solver)
+    moved = Retrainer(fitted.objective, many, theta, fitted.solver).retrain([Edit(0, 1, 2)], tolerance=1e-3).theta
+    exact = Retrainer(fitted.objective, many, theta, fitted.solver).retrain([Edit(0, 1, 2)], tolerance=1e-12).theta
+    assert (moved - exact).norm() < 0.01 * (exact - theta).norm()

@@ -6,13 +6,11 @@ import pytest
 import torch
 
 from tagtrace._checks import OptionError
-from tagtrace.data import LabelSet, read_corpus
-from tagtrace.data.invented import generate, write_invented
-from tagtrace.index import IndexOptions, build_index
 from tagtrace.influence import Edit, Explainer, Query
 from tagtrace.influence.edits import refine as module
 from tagtrace.influence.edits.what_if import check_edits
-from tagtrace.tagger import Head, HeadOptions, Lexical, LexicalOptions, RefitOptions, Rows, new_tagger, refit_head
+from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, refit_head
+from tests.influence.small_index import small_index
 from tests.strategies import LABELS, random_rows
 
 L2 = 20.0
@@ -21,13 +19,7 @@ L2 = 20.0
 @pytest.fixture(scope="module")
 def explainer(tmp_path_factory: pytest.TempPathFactory) -> Explainer:
     folder = tmp_path_factory.mktemp("what-if")
-    write_invented(generate(num_documents=20), folder)
-    corpus = read_corpus(folder / "train.conll")
-    torch.manual_seed(0)
-    labels = LabelSet.from_sentences(corpus.sentences, "iob2")
-    tagger = new_tagger(Lexical(LexicalOptions(buckets=64, width=4, hidden=4)), labels)
-    options = IndexOptions(dtype="float32", l2=L2, tolerance=1e-9)
-    return Explainer(build_index(tagger, corpus, folder / "index", options))
+    return Explainer(small_index(folder, dtype="float32", l2=L2, tolerance=1e-9))
 
 
 def make(explainer: Explainer, sentence_number: int = 3, start: int = 0, stop: int = 2) -> Query:
@@ -83,15 +75,17 @@ def test_bad_edits(explainer: Explainer) -> None:
     query = make(explainer)
     for edits, message in (
         ([], "at least one"),
-        ([Edit(10**6, 0, 1)], "there are sentences 0 to"),
-        ([Edit(-1, 0, 1)], "there are sentences 0 to"),
-        ([Edit(3, 0, 1, (99,))], "there are labels 0 to"),
+        ([Edit(10**6, 0, 1)], "there is no training sentence 1000000; numbers are 0 to"),
+        ([Edit(-1, 0, 1)], "there is no training sentence -1"),
+        ([Edit(3, 0, 1, (99,))], "label numbers are 0 to"),
         ([Edit(3, 0, 2), Edit(3, 1, 3)], "overlap at token 1"),
-        ([Edit(3, 0, 999)], "does not lie"),
-        ([Edit(3, 0, 2, (1,))], "needs 2 labels"),
+        ([Edit(3, 0, 999)], "0:999 is not a segment of sentence 3, which has"),
+        ([Edit(3, 0, 2, (1,))], "needs 2 labels; it has 1"),
     ):
         with pytest.raises(OptionError, match=message):
             explainer.what_if(query, edits)
+    with pytest.raises(OptionError, match="rung 'screen': expected one of refine, verify"):
+        explainer.what_if(query, [Edit(3, 0, 1)], "screen")  # type: ignore[arg-type]
 
 
 def test_constraints_are_kept() -> None:

@@ -1,4 +1,4 @@
-"""Filters against their definition, token by token, and filters before the strongest are picked."""
+"""Filters against their definition, token by token, and filters before the strongest segments are chosen."""
 
 from __future__ import annotations
 
@@ -8,24 +8,16 @@ import pytest
 import torch
 
 from tagtrace._checks import DataError, OptionError
-from tagtrace.data import LabelSet, read_corpus
-from tagtrace.data.invented import generate, write_invented
-from tagtrace.index import Index, IndexOptions, build_index
+from tagtrace.index import Index
 from tagtrace.influence import Explainer, Filter, Query, find_candidates
-from tagtrace.tagger import Lexical, LexicalOptions, new_tagger
+from tests.influence.small_index import small_index
 
 KINDS = ["token", "entity", "segment", "sentence", "document"]
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    folder = tmp_path_factory.mktemp("filters")
-    write_invented(generate(num_documents=20), folder)
-    corpus = read_corpus(folder / "train.conll")
-    torch.manual_seed(0)
-    encoder = Lexical(LexicalOptions(buckets=64, width=4, hidden=4))
-    tagger = new_tagger(encoder, LabelSet.from_sentences(corpus.sentences, "iob2"))
-    return build_index(tagger, corpus, folder / "index", IndexOptions(dtype="float32", shard_tokens=300))
+    return small_index(tmp_path_factory.mktemp("filters"), dtype="float32", shard_tokens=300)
 
 
 def query_of(index: Index, types: tuple[str, ...]) -> Query:
@@ -37,7 +29,7 @@ def query_of(index: Index, types: tuple[str, ...]) -> Query:
 
 
 class Token:
-    """What a filter may ask of one training token."""
+    """What a filter may check of one training token."""
 
     def __init__(self, index: Index, sentence_number: int, t: int) -> None:
         sentence = index.sentence(sentence_number)
@@ -108,8 +100,8 @@ def test_a_query_of_two_types_has_the_label_of_segments_with_both(index: Index) 
     kept = Filter("same").keep(index, candidates, query_of(index, ("B-PER", "O")))
     expected = []
     for number, start, stop in candidates.segments.tolist():
-        held = {label.split("-")[-1] for label in index.sentence(number).labels[start:stop]}
-        expected.append(held == {"PER", "O"})
+        found = {label.split("-")[-1] for label in index.sentence(number).labels[start:stop]}
+        expected.append(found == {"PER", "O"})
     assert kept.tolist() == expected
     assert any(expected)
 
@@ -132,9 +124,9 @@ def test_filters_come_before_the_strongest(index: Index) -> None:
 @pytest.mark.parametrize("score", ["influence", "cosine", "relative", "neighbour-label"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_where_nothing_is_left_both_sides_are_empty(index: Index, score: str, kind: str) -> None:
-    keep = Filter(label="MISC", pair="LOC:PER") if kind not in ("sentence", "document") else None
-    keep = keep or Filter("other", document="train-5", label="ORG")
-    found = Explainer(index).explain(query_of(index, ("B-ORG",)), score, kind, keep=keep)  # type: ignore[arg-type]
+    where = Filter(label="MISC", pair="LOC:PER") if kind not in ("sentence", "document") else None
+    where = where or Filter("other", document="train-5", label="ORG")
+    found = Explainer(index).explain(query_of(index, ("B-ORG",)), score, kind, where=where)  # type: ignore[arg-type]
     assert (found.supporters, found.opposers, found.num_candidates) == ([], [], 0)
 
 
@@ -143,9 +135,9 @@ def test_where_nothing_is_left_both_sides_are_empty(index: Index, score: str, ki
     [
         (lambda: Filter(only="similar"), OptionError, "expected same or other"),  # type: ignore[arg-type]
         (lambda: Filter(pair="LOC"), OptionError, "expected GIVEN:LIKELY"),
-        (lambda: Filter(label="WINE"), OptionError, "unknown label 'WINE'; the index knows LOC, MISC, O, ORG, PER"),
+        (lambda: Filter(label="WINE"), OptionError, "unknown label 'WINE'; expected one of LOC, MISC, O, ORG, PER"),
         (lambda: Filter(pair="LOC:WINE"), OptionError, "unknown label 'WINE'"),
-        (lambda: Filter(pair="LOC:B-LOC"), OptionError, "nothing in common"),
+        (lambda: Filter(pair="LOC:B-LOC"), OptionError, "expected two different labels"),
         (lambda: Filter(document="train-99"), DataError, "no document 'train-99'; it has train-0, "),
     ],
 )

@@ -1,4 +1,4 @@
-"""The pass over stored tokens against gradients by autograd, and the candidates against their definition."""
+"""The pass over stored tokens against gradients by autograd."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import signal
 import pytest
 import torch
 
-from tagtrace._checks import OptionError
 from tagtrace.data import LabelSet
 from tagtrace.index import Shard, token_errors
 from tagtrace.influence.scoring import token_pass as tokens
-from tagtrace.influence.scoring.candidates import candidates
+from tagtrace.influence.scoring.candidates import find_segments
 from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger import Head, HeadOptions, Rows
 from tests.influence.dense import segment_gradients
@@ -25,7 +24,7 @@ def test_products_and_norms_are_those_of_the_gradients(options: HeadOptions) -> 
     head.set_flat(random_theta(head))
     shard = Shard(rows.features, token_errors(head, rows).float(), rows.labels, rows.lengths, 0, 0)
     directions = torch.stack([random_theta(head, seed) for seed in (5, 6, 7)])
-    dense = segment_gradients(head, rows, candidates(rows, LABELS, "token"))  # (n, P)
+    dense = segment_gradients(head, rows, find_segments(rows, LABELS, "token"))  # (n, P)
     found = TokenPass(head, shard)
     torch.testing.assert_close(found.products(directions).double(), directions @ dense.T, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found.norms(), dense.norm(dim=1), rtol=1e-5, atol=1e-5)
@@ -45,7 +44,7 @@ def test_in_double_precision_they_are_exact(
     features = rows.features.double()
     errors = token_errors(head, Rows(features, rows.labels, rows.lengths))
     directions = torch.stack([random_theta(head, seed) for seed in range(num_directions)])
-    dense = segment_gradients(head, rows, candidates(rows, LABELS, "token"))  # (n, P)
+    dense = segment_gradients(head, rows, find_segments(rows, LABELS, "token"))  # (n, P)
     found = TokenPass(head, Shard(features, errors, rows.labels, rows.lengths, 0, 0), torch.float64)
     torch.testing.assert_close(found.products(directions), directions @ dense.T, rtol=0, atol=1e-12)
     torch.testing.assert_close(found.norms(), dense.norm(dim=1), rtol=0, atol=1e-12)
@@ -109,20 +108,6 @@ def test_a_forked_process_has_workers_of_its_own(monkeypatch: pytest.MonkeyPatch
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
         torch.set_num_threads(before)
-
-
-def test_candidates() -> None:
-    rows = random_rows(0, (3, 1))
-    rows.labels[:] = torch.tensor([1, 2, 0, 1])  # B-X I-X O | B-X
-    assert candidates(rows, LABELS, "token").tolist() == [[0, 0, 1], [0, 1, 2], [0, 2, 3], [1, 0, 1]]
-    assert candidates(rows, LABELS, "entity").tolist() == [[0, 0, 2], [1, 0, 1]]
-    assert candidates(rows, LABELS, "sentence").tolist() == [[0, 0, 3], [1, 0, 1]]
-    two = candidates(rows, LABELS, "segment", max_length=2).tolist()
-    assert two == [[0, 0, 1], [0, 0, 2], [0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 0, 1]]
-    with pytest.raises(OptionError, match="expected one of"):
-        candidates(rows, LABELS, "word")  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="max_length 0"):
-        candidates(rows, LABELS, "segment", max_length=0)
 
 
 def test_the_norm_of_a_sure_token_does_not_underflow() -> None:
