@@ -1,4 +1,4 @@
-"""An index holds what was computed, whatever the shards, and its head is the optimum on what it holds."""
+"""An index stores what was computed, whatever the shards, and its head is the optimum on the stored features."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def max_gradient(index: Index) -> float:
 
 
 @pytest.mark.parametrize("head", HEADS, ids=str)
-def test_holds_what_was_computed(tmp_path: Path, head: HeadOptions) -> None:
+def test_the_index_stores_what_was_computed(tmp_path: Path, head: HeadOptions) -> None:
     tagger, corpus = make_tagger(head=head), make_corpus()
     index = build_index(tagger, corpus, tmp_path / "index", IndexOptions(shard_tokens=16))
     rows, stored = tagger.rows(corpus.sentences), index.rows()
@@ -192,7 +192,7 @@ def test_manifest_names_where_it_came_from(tmp_path: Path) -> None:
     options = IndexOptions("bfloat16", l2=2.0, shard_tokens=30)
     index = build_index(make_tagger(), make_corpus(), tmp_path / "index", options, tagger_path="some/tagger")
     saved = json.loads((tmp_path / "index" / "manifest.json").read_text())
-    assert saved["format"] == 1
+    assert saved["format"] == 2
     assert saved["options"] == options.to_json()
     assert (saved["tagger"]["path"], saved["data"]["path"]) == ("some/tagger", "train.conll")
     assert LabelSet.from_json(saved["labels"]) == index.labels == LABELS

@@ -1,4 +1,4 @@
-"""What cannot be indexed is refused before work is done, and leaves nothing behind."""
+"""Data that cannot be indexed is refused before any work is done, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.index.test_build import make_corpus, make_tagger
 
 def test_no_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    with pytest.raises(IndexFolderError, match=r"needs about .* MB free; make room"):
+    with pytest.raises(IndexFolderError, match=r"needs about .* MB free; free some space"):
         build_index(make_tagger(), make_corpus(), tmp_path / "index")
     assert not list(tmp_path.iterdir())
 
@@ -39,7 +39,7 @@ def test_refuses_an_existing_folder_unless_told(tmp_path: Path) -> None:
 
 def test_features_too_large_for_float16(tmp_path: Path) -> None:
     tagger = make_tagger(scale=1e5)
-    with pytest.raises(IndexFolderError, match="do not fit float16; take bfloat16"):
+    with pytest.raises(IndexFolderError, match="do not fit float16; use bfloat16"):
         build_index(tagger, make_corpus(), tmp_path / "index")
     assert not list(tmp_path.iterdir())
     build_index(tagger, make_corpus(), tmp_path / "index", IndexOptions("bfloat16", refit=False))

@@ -117,8 +117,3 @@ def test_the_note_is_no_part_of_the_index(index: Index) -> None:
     assert (index.folder / "manifest.json").read_bytes() == manifest
     built = build_index(make_tagger(), make_corpus(), index.folder, IndexOptions(shard_tokens=20), overwrite=True)
     assert not (built.folder / "verified.json").exists()
-
-
-def test_ids_are_those_of_the_sentences(index: Index) -> None:
-    assert len(index.shards) > 1
-    assert index.ids == [index.sentence(number).id for number in range(index.num_sentences)]

@@ -1,4 +1,4 @@
-"""A build that was stopped goes on where it was; one that belongs to another run is refused."""
+"""An interrupted build resumes where it stopped; one that belongs to another run is refused."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ build_index(make_tagger(), make_corpus(), Path({folder!r}) / "index", OPTIONS, k
 """
 
 
-def test_goes_on_after_sigkill(tmp_path: Path) -> None:
+def test_a_build_resumes_after_sigkill(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109
     killed = subprocess.run(
         [sys.executable, "-c", KILLED.format(folder=str(tmp_path))], env=environment, capture_output=True, check=False
@@ -139,7 +139,9 @@ OTHERS = {
 def test_another_run_is_refused(tmp_path: Path, what: str) -> None:
     half_built(tmp_path)
     tagger, corpus, options = OTHERS[what]
-    with pytest.raises(IndexFolderError, match=rf"another run \(different {what.strip()}\); .* --restart"):
+    with pytest.raises(
+        IndexFolderError, match=rf"half-built index of another run \(different {what.strip()}\); .*restart"
+    ):
         build_index(tagger, corpus, tmp_path / "index", options)
     before = encoded(tagger)
     index = build_index(tagger, corpus, tmp_path / "index", options, restart=True)
@@ -153,7 +155,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "index.building").mkdir()
     (tmp_path / "index.building" / "plan.dwg").write_text("x")
     for restart in (False, True):
-        with pytest.raises(IndexFolderError, match="in the way"):
+        with pytest.raises(IndexFolderError, match=r"exists and has no progress.json; move it"):
             build_index(make_tagger(), make_corpus(), tmp_path / "index", restart=restart)
     assert (tmp_path / "index.building" / "plan.dwg").read_text() == "x"
 
@@ -162,7 +164,7 @@ def test_damaged_progress_asks_for_restart(tmp_path: Path) -> None:
     building = half_built(tmp_path)
     for rubbish in ("{", "[]", '{"owner": {}}', "null"):
         (building / "progress.json").write_text(rubbish)
-        with pytest.raises(IndexFolderError, match="--restart"):
+        with pytest.raises(IndexFolderError, match=r"progress\.json: damaged; .*restart"):
             build_index(make_tagger(), make_corpus(), tmp_path / "index", OPTIONS)
     build_index(make_tagger(), make_corpus(), tmp_path / "index", OPTIONS, restart=True).verify()
 
@@ -189,7 +191,7 @@ def test_a_file_that_cannot_be_written_leaves_no_part(tmp_path: Path, monkeypatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tagtrace.index.files._flush", full)
+    monkeypatch.setattr("tagtrace._tensor_files.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         build_index(make_tagger(), make_corpus(), tmp_path / "index", OPTIONS)
     assert not list(building.glob(".*"))

@@ -124,7 +124,7 @@ def test_a_tagger_that_exists_is_replaced_only_when_asked(tmp_path: Path) -> Non
     folder = tmp_path / "tagger"
     save_tagger(random_tagger(0), folder)
     before = contents(folder)
-    with pytest.raises(OptionError, match=r"exists already.*--overwrite"):
+    with pytest.raises(OptionError, match=r"exists already; .* overwrite it"):
         save_tagger(random_tagger(1), folder)
     assert contents(folder) == before
     save_tagger(random_tagger(1), folder, overwrite=True)
@@ -132,11 +132,11 @@ def test_a_tagger_that_exists_is_replaced_only_when_asked(tmp_path: Path) -> Non
     assert names(tmp_path) == ["tagger"]
 
 
-def test_a_folder_that_is_no_tagger_is_never_replaced(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_tagger_is_never_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "precious"
     folder.mkdir()
     (folder / "thesis.txt").write_text("years of work")
-    with pytest.raises(OptionError, match=r"holds no tagger\.json"):
+    with pytest.raises(OptionError, match=r"has no tagger\.json, so it is not replaced"):
         save_tagger(random_tagger(), folder, overwrite=True)
     assert contents(tmp_path) == {"precious/thesis.txt": b"years of work"}
 
@@ -227,8 +227,10 @@ def test_a_damaged_tagger_is_refused_in_one_line(tmp_path: Path, damage: Damage,
     assert "\n" not in str(error.value)
 
 
-def test_what_is_no_tagger_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_tagger_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("O\n")
     for path in (tmp_path, tmp_path / "file", tmp_path / "missing"):
-        with pytest.raises(TaggerError, match=r"not a tagger \(no tagger\.json\).*tagtrace train"):
+        with pytest.raises(
+            TaggerError, match=r"not a tagger \(no tagger\.json\); give a folder that a tagger was saved to"
+        ):
             load_tagger(path)

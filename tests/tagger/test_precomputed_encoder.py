@@ -86,7 +86,7 @@ def test_a_file_without_an_array_is_refused(folder: Path) -> None:
 
 
 def test_a_sentence_from_no_file_is_refused(folder: Path) -> None:
-    with pytest.raises(EncoderError, match="comes from no file"):
+    with pytest.raises(EncoderError, match="does not come from a file"):
         Precomputed(folder).prepare(sentence(1, 0, ""))
 
 
@@ -103,8 +103,8 @@ def test_rows_out_of_range_are_refused(folder: Path) -> None:
         (ROWS[0], r"shape \(3,\)"),
         (ROWS[None], r"shape \(1, 10, 3\)"),
         (ROWS[:, :0], r"shape \(10, 0\)"),
-        (ROWS.astype(np.int64), "holds int64"),
-        (ROWS.astype(complex), "holds complex128"),
+        (ROWS.astype(np.int64), "has dtype int64"),
+        (ROWS.astype(complex), "has dtype complex128"),
         (ROWS.astype(object), "cannot be read as an array of floats"),
     ],
 )
@@ -116,7 +116,7 @@ def test_other_arrays_are_refused(folder: Path, rows: Any, message: str) -> None
 def test_other_tensors_are_refused(folder: Path) -> None:
     path = folder / "dev.conll.safetensors"
     save_file({"features": torch.ones(3, 2, dtype=torch.int32)}, path)
-    refuse(folder, "holds I32")
+    refuse(folder, "has dtype I32")
     save_file({"features": torch.ones(3)}, path)
     refuse(folder, r"shape \(3,\)")
     save_file({"embeddings": torch.ones(3, 3)}, path)
@@ -132,13 +132,13 @@ def test_rows_that_are_not_finite_are_refused_when_used(folder: Path, bad: float
     np.save(folder / "train.conll.npy", rows)
     encoder = Precomputed(folder)
     encoder.prepare(sentence(6, 0))
-    with pytest.raises(EncoderError, match=r"train\.conll\.npy, row 6: holds NaN"):
+    with pytest.raises(EncoderError, match=r"train\.conll\.npy, row 6: contains NaN"):
         encoder.prepare(sentence(4, 5))
 
 
 def test_arrays_of_different_width_are_refused(folder: Path) -> None:
     np.save(folder / "dev.conll.npy", ROWS[:, :2])
-    refuse(folder, "3 features a token, but dev.conll.npy has 2")
+    refuse(folder, "3 features per token, but dev.conll.npy has 2")
 
 
 def test_two_arrays_for_one_file_are_refused(folder: Path) -> None:
@@ -149,7 +149,7 @@ def test_two_arrays_for_one_file_are_refused(folder: Path) -> None:
 def test_a_folder_without_arrays_is_refused(folder: Path) -> None:
     (folder / "train.conll.npy").unlink()
     (folder / "notes.txt").write_text("none yet")
-    refuse(folder, "holds no .npy")
+    refuse(folder, "has no .npy")
     refuse(folder / "nowhere", "no such folder")
 
 

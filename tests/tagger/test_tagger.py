@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagtrace._checks import DataError, EncoderError, OptionError
-from tagtrace.data import LabelSet, Sentence, join_documents, normalise, violations
+from tagtrace.data import Corpus, LabelSet, ReadOptions, Sentence, join_documents, normalise, violations
 from tagtrace.data.invented import generate
-from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, Tagger, crf, new_tagger
+from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, Tagger, crf, new_tagger, score_labels
 from tagtrace.tagger.rows import pad_rows
 from tagtrace.tagger.tagger import _length_batches
 
@@ -33,6 +36,10 @@ def random_tagger(seed: int = 0, labels: LabelSet = LABELS, unit: Any = "sentenc
         for parameter in tagger.head.parameters():
             parameter.normal_()
     return tagger
+
+
+def corpus_of(sentences: Sequence[Sentence]) -> Corpus:
+    return Corpus(Path("dev.conll"), tuple(sentences), "iob2", ReadOptions(), "0")
 
 
 TAGGER = random_tagger()
@@ -61,7 +68,7 @@ def test_documents_are_labelled_whole_and_split_back(asked: list[Sentence]) -> N
     whole = TAGGER.predict(join_documents(asked))  # the same weights, sentence by sentence
     flat = iter([label for labels in whole for label in labels])
     split = [tuple(next(flat) for _ in sentence.tokens) for sentence in asked]
-    assert predicted == [normalise(labels, "iob2") for labels in split], "no segment goes on into the next sentence"
+    assert predicted == [normalise(labels, "iob2") for labels in split], "no segment continues into the next sentence"
 
 
 def test_the_unit_matters() -> None:
@@ -177,13 +184,45 @@ def test_the_mean_loss_is_the_mean_joint_loss(head: dict[str, Any]) -> None:
     assert tagger.train().mean_loss(examples) == pytest.approx(float(losses.double().mean()), rel=1e-6)
 
 
-def test_features_that_are_no_numbers_are_refused() -> None:
+@pytest.mark.parametrize("constrained", [True, False])
+@pytest.mark.parametrize("unit", ["sentence", "document"])
+def test_evaluation_scores_the_predictions(unit: Any, constrained: bool) -> None:
+    tagger = random_tagger(labels=KNOWN, unit=unit)
+    seen: list[tuple[int, int]] = []
+    card = tagger.evaluate(corpus_of(SENTENCES), constrained=constrained, progress=lambda *done: seen.append(done))
+    predicted = tagger.predict(SENTENCES, constrained=constrained)
+    assert card == score_labels([sentence.labels for sentence in SENTENCES], predicted, "iob2")
+    assert card.segments.num_gold > 50
+    assert seen[-1] == (len(tagger.joined(SENTENCES)),) * 2
+
+
+def test_evaluation_of_perfect_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
+    tagger = random_tagger(labels=KNOWN)
+    gold = [sentence.labels for sentence in SENTENCES]
+    monkeypatch.setattr(tagger, "predict", lambda sentences, **_: gold if sentences == SENTENCES else [])
+    card = tagger.evaluate(corpus_of(SENTENCES))
+    assert (card.segments.f1, card.tokens.f1, card.accuracy) == (1.0, 1.0, 1.0)
+
+
+def test_evaluation_refuses_labels_that_the_tagger_does_not_know() -> None:
+    tagger = random_tagger(labels=KNOWN)
+    odd = SENTENCES[0].with_labels(["B-GENE"] * len(SENTENCES[0]))
+    with pytest.raises(DataError, match="unknown label 'B-GENE'"):
+        tagger.evaluate(corpus_of([*SENTENCES, odd]))
+    with pytest.raises(DataError, match=r"dev\.conll: labels are plain, but the tagger was trained on iob2"):
+        tagger.evaluate(replace(corpus_of(SENTENCES), scheme="plain"))
+    bare = [sentence.with_labels(()) for sentence in SENTENCES]
+    with pytest.raises(DataError, match=r"dev\.conll: labels are none, but the tagger was trained on iob2"):
+        tagger.evaluate(replace(corpus_of(bare), scheme="none"))
+
+
+def test_features_that_are_not_finite_are_refused() -> None:
     tagger = random_tagger(labels=KNOWN)
     with torch.no_grad():
         for parameter in tagger.encoder.parameters():
             parameter.fill_(torch.nan)
     for use in (tagger.predict, tagger.rows):
-        with pytest.raises(EncoderError, match="lexical encoder gave NaN"):
+        with pytest.raises(EncoderError, match="lexical encoder returned NaN"):
             use(SENTENCES)
     with pytest.raises(EncoderError, match="NaN"):
         tagger.mean_loss([tagger.prepare(SENTENCES[0])])

@@ -25,18 +25,18 @@ from tagtrace.tagger.encoders.transformer import Transformer
 from tests.tagger import tiny_models
 
 TOKENS = [
-    "EU",
-    "rejects",
-    "German",
-    "call",
+    "KHL",
+    "leaves",
+    "Velmaran",
+    "talks",
     "to",
-    "boycott",
-    "British",
-    "lamb",
+    "visit",
+    "Ilmarian",
+    "wool",
     ".",
     "said",
     "playing",
-    "1996-08-22",
+    "2031-05-17",
 ]
 
 
@@ -180,7 +180,7 @@ def test_odd_words_have_a_piece(folders: dict[str, Path], name: str) -> None:
         "e\u0301",
         "New York",
     ]
-    tokens = [*odd, "EU"]
+    tokens = [*odd, "KHL"]
     assert all(encoder._piecer.cut_words(tokens))
     found = features(encoder, sentence(tokens))
     assert found.shape == (12, 16)
@@ -189,15 +189,15 @@ def test_odd_words_have_a_piece(folders: dict[str, Path], name: str) -> None:
 
 def test_a_vanished_word_is_the_unknown_piece(folders: dict[str, Path]) -> None:
     encoder = Transformer(folders["bert"])
-    words = encoder._piecer.cut_words(["EU", "\u200b", "call"])
+    words = encoder._piecer.cut_words(["KHL", "\u200b", "talks"])
     assert words[1] == [encoder.tokenizer.unk_token_id]
-    assert encoder.tokenizer.convert_ids_to_tokens([words[0][0], words[2][0]]) == ["EU", "call"]
+    assert encoder.tokenizer.convert_ids_to_tokens([words[0][0], words[2][0]]) == ["KHL", "talks"]
 
 
 def test_byte_level_words_carry_their_space(folders: dict[str, Path]) -> None:
     encoder = Transformer(folders["roberta"])
-    words = encoder._piecer.cut_words(["the", "German", "call"])
-    in_text = encoder.tokenizer(" the German call", add_special_tokens=False)["input_ids"]
+    words = encoder._piecer.cut_words(["the", "Velmaran", "talks"])
+    in_text = encoder.tokenizer(" the Velmaran talks", add_special_tokens=False)["input_ids"]
     assert [piece for word in words for piece in word] == in_text
 
 
@@ -230,9 +230,9 @@ def test_a_tokenizer_that_truncates_and_pads_does_neither(tmp_path: Path) -> Non
     }
     path.write_text(json.dumps(state))
     encoder = Transformer(path.parent)
-    piece = encoder.tokenizer.convert_tokens_to_ids("EU")
+    piece = encoder.tokenizer.convert_tokens_to_ids("KHL")
     for length in (2, 50):
-        assert encoder._piecer.cut_words(["EU"] * length) == [[piece]] * length
+        assert encoder._piecer.cut_words(["KHL"] * length) == [[piece]] * length
 
 
 def test_every_position_of_roberta_is_used(folders: dict[str, Path]) -> None:
@@ -263,7 +263,7 @@ def test_big_bird_uses_full_attention_for_short_windows_only(
         lambda model, _, inputs: seen.append((model.attention_type, inputs["input_ids"].shape[1])),
         with_kwargs=True,
     )
-    short, long = sentence(["EU"] * 26), sentence(["EU"] * 27)
+    short, long = sentence(["KHL"] * 26), sentence(["KHL"] * 27)
     alone = features(encoder, short), features(encoder, long)
     assert seen == [("original_full", 28), ("block_sparse", 32)]
     close(features(encoder, short, long, document(60)), torch.cat([*alone, features(encoder, document(60))]))
@@ -314,7 +314,7 @@ def test_half_precision_weights_are_widened(tmp_path: Path) -> None:
     folder = tiny_models.bert(tmp_path / "bert")
     encoder = Transformer(folder)
     encoder.model.bfloat16().save_pretrained(folder)
-    assert features(Transformer(folder), sentence(["EU"])).dtype == torch.float32
+    assert features(Transformer(folder), sentence(["KHL"])).dtype == torch.float32
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

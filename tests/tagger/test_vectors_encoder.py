@@ -16,10 +16,10 @@ from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.encoders.stopwords import STOP_WORDS
 from tagtrace.tagger.encoders.vectors import Vectors
 
-WORDS = ["the", "eu", "rejects", "EU", "1996", ". . ."]
+WORDS = ["the", "khl", "leaves", "KHL", "1996", ". . ."]
 TABLE = np.array([[1, 2], [3, 4], [5, 6], [-0.5, 0.25], [7, 8], [0, 9]], dtype=np.float32)
 TRAIN = [
-    Sentence(("The", "EU", "rejects", "1996"), (), pos=("DT", "NNP", "VBZ", "CD")),
+    Sentence(("The", "KHL", "leaves", "1996"), (), pos=("DT", "NNP", "VBZ", "CD")),
     Sentence(("no", "tags"), ()),
 ]
 
@@ -45,16 +45,16 @@ def test_the_layout_by_hand(encoder: Vectors) -> None:
     assert encoder.pos == ("CD", "DT", "NNP", "VBZ")
     # own: CD DT NNP VBZ, digit capital title stop
     the = [0, 1, 0, 0, 0, 0, 1, 1]
-    eu = [0, 0, 1, 0, 0, 1, 0, 0]
-    rejects = [0, 0, 0, 1, 0, 0, 0, 0]
+    acronym = [0, 0, 1, 0, 0, 1, 0, 0]
+    verb = [0, 0, 0, 1, 0, 0, 0, 0]
     year = [1, 0, 0, 0, 1, 0, 0, 0]
     none = [0, 0, 0, 0, 0, 0, 0, 0, 1]
     expected = [
         # vector, unknown, own, left + none, right + none
-        [1, 2, 0, *the, *none, *eu, 0],
-        [-0.5, 0.25, 0, *eu, *the, 0, *rejects, 0],
-        [5, 6, 0, *rejects, *eu, 0, *year, 0],
-        [7, 8, 0, *year, *rejects, 0, *none],
+        [1, 2, 0, *the, *none, *acronym, 0],
+        [-0.5, 0.25, 0, *acronym, *the, 0, *verb, 0],
+        [5, 6, 0, *verb, *acronym, 0, *year, 0],
+        [7, 8, 0, *year, *verb, 0, *none],
     ]
     features = encoder([encoder.prepare(TRAIN[0])])
     assert features.dtype == torch.float32
@@ -63,7 +63,7 @@ def test_the_layout_by_hand(encoder: Vectors) -> None:
 
 
 def test_unknown_words_and_parts_of_speech(encoder: Vectors) -> None:
-    features = encoder.prepare(Sentence(("zebra", "Rejects"), (), pos=("JJ", "JJ")))
+    features = encoder.prepare(Sentence(("zebra", "Leaves"), (), pos=("JJ", "JJ")))
     assert features[0, :3].tolist() == [0, 0, 1]
     assert features[1, :3].tolist() == [5, 6, 0]  # found lower-cased
     assert features[:, 3:7].sum() == 0  # no part of speech
@@ -79,7 +79,7 @@ def test_without_parts_of_speech(tmp_path: Path) -> None:
 
 
 def test_a_sentence_of_one_token_has_no_neighbours(encoder: Vectors) -> None:
-    features = encoder.prepare(Sentence(("EU",), ()))
+    features = encoder.prepare(Sentence(("KHL",), ()))
     assert features[0, 11:].tolist() == [0] * 8 + [1] + [0] * 8 + [1]
 
 
@@ -134,13 +134,13 @@ def test_words_that_occur_twice_keep_their_first_vector(tmp_path: Path) -> None:
         ("a 1 2\nb 1\n", "line 2: 1 numbers, expected 2"),
         ("a 1 2\nb 1 2 3\n", "line 2: 3 numbers, expected 2"),
         ("a 1 2\nb 1 x\n", "line 2: 'x' is not a number"),
-        ("a 1 2\nb nan 1\n", "line 2: the vector of 'b' holds NaN"),
-        ("a 1 2\nb 1 -inf\n", "line 2: the vector of 'b' holds NaN or infinity"),
+        ("a 1 2\nb nan 1\n", "line 2: the vector of 'b' contains NaN"),
+        ("a 1 2\nb 1 -inf\n", "line 2: the vector of 'b' contains NaN or infinity"),
         ("a 1 2\nb 1 1e39\n", "too large for float32"),
         ("2 3\na 1 2\n", "line 2: 2 numbers, expected 3"),
         ("word\n", "line 1: 0 numbers, expected some"),
-        ("2 3\n", "holds no vectors"),
-        ("", "holds no vectors"),
+        ("2 3\n", "has no vectors"),
+        ("", "has no vectors"),
     ],
 )
 def test_malformed_text_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -158,9 +158,9 @@ def test_malformed_text_is_refused(tmp_path: Path, text: str, message: str) -> N
         ({"words": np.array([WORDS])}, "row of strings"),
         ({"vectors": TABLE[0]}, "rows of floats"),
         ({"vectors": TABLE.astype(int)}, "rows of floats"),
-        ({"vectors": TABLE[:, :0]}, "holds no vectors"),
-        ({"vectors": np.where(TABLE == 5, np.nan, TABLE)}, "the vector of 'rejects' holds NaN"),
-        ({"vectors": np.where(TABLE == 5, np.inf, TABLE)}, "the vector of 'rejects' holds NaN, infinity"),
+        ({"vectors": TABLE[:, :0]}, "has no vectors"),
+        ({"vectors": np.where(TABLE == 5, np.nan, TABLE)}, "the vector of 'leaves' contains NaN"),
+        ({"vectors": np.where(TABLE == 5, np.inf, TABLE)}, "the vector of 'leaves' contains NaN, infinity"),
         ({"vectors": np.where(TABLE == 5, 1e39, TABLE.astype(float))}, "too large for float32"),
     ],
 )

@@ -16,7 +16,7 @@ from transformers import (
     RobertaConfig,
 )
 
-WORDS = "the a of in on EU Germany German rejects call boycott lamb British Peter Blackburn said play ##s ##ing"
+WORDS = "the a of in on KHL Velmara Velmaran leaves talks visit wool Ilmarian Mira Varnholt said play ##s ##ing"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,-0123456789"
 SIZES: dict[str, Any] = {
     "hidden_size": 16,
@@ -111,7 +111,7 @@ def _byte_level() -> PreTrainedTokenizerFast:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    backend.train_from_iterator([f" {WORDS} the German call"] * 4, trainer)
+    backend.train_from_iterator([f" {WORDS} the Velmaran talks"] * 4, trainer)
     backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,

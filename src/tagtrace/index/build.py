@@ -1,4 +1,4 @@
-"""Building an index: encode, refit, measure the errors. Each step goes on where a killed build stopped."""
+"""Building an index: encode, refit, compute the errors. A build that was interrupted resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def build_index(
     overwrite: bool = False,
     restart: bool = False,
 ) -> Index:
-    """Encode the training data once and store it, with the errors and the head that belong to it, as ``folder``.
+    """Encode the training data once and store its features, errors and head as ``folder``.
 
-    The tagger stays as it is; ``tagger_path`` is where it is kept (default: where it was saved or loaded). The head of
-    the index is refit on the stored, rounded features unless ``options`` say otherwise. A build that was stopped goes
-    on when it is called again with the same arguments; ``restart`` forgets what it left. ``overwrite`` replaces an
-    older index when the new one is whole.
+    The tagger is not changed; ``tagger_path`` is where it is saved (default: where it was saved or loaded). The head of
+    the index is refit on the stored, rounded features unless ``options`` say otherwise. An interrupted build resumes
+    when it is called again with the same arguments; ``restart`` begins again instead. ``overwrite`` replaces an older
+    index once the new one is complete.
     """
     options = options or IndexOptions()
     check_replaceable(folder, overwrite=overwrite, marker=MARKER)
@@ -79,19 +79,19 @@ def build_index(
         build = _Build(tagger, sentences, options, unfinished)
         build.encode(progress)
         fit = build.fit_head(refit_progress)
-        build.measure_errors()
+        build.compute_errors()
         unfinished.finish(build.manifest(fit, tagger_info, data_info).to_json())
     return open_index(folder).built_with(tagger)
 
 
 def check_space(folder: str | Path, num_bytes: int, num_written: int = 0) -> None:
-    """Raise where the disk has no room for an index of ``num_bytes``, of which some are written already."""
+    """Raise if the disk has too little space for an index of ``num_bytes``, of which some are already written."""
     parent = next(parent for parent in Path(folder).resolve().parents if parent.is_dir())
     free, needed = shutil.disk_usage(parent).free, num_bytes - num_written
     if free < needed:
         raise IndexFolderError(
             f"{folder}: needs about {needed / 1e6:,.0f} MB, but {parent} has {free / 1e6:,.0f} MB free; "
-            "make room or choose another disk"
+            "free some space or choose another disk"
         )
 
 
@@ -105,7 +105,7 @@ def _training_sentences(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
 
 
 def _check_allowed(labels: LabelSet, sentences: Sequence[Sentence]) -> None:
-    """Raise where a label cannot stand after the one before it: a constrained head gives that no probability."""
+    """Raise if a label cannot follow the one before it: a constrained head gives it no probability."""
     start, transitions = labels.forbidden_start(), labels.forbidden_transitions()
     for sentence in sentences:
         ids = labels.encode(sentence.labels)
@@ -116,7 +116,7 @@ def _check_allowed(labels: LabelSet, sentences: Sequence[Sentence]) -> None:
 
 
 class _Build:
-    """The steps of one build; what ``unfinished`` holds already is not done again."""
+    """The steps of one build; those that ``unfinished`` already has are skipped."""
 
     def __init__(
         self, tagger: Tagger, sentences: Sequence[Sentence], options: IndexOptions, unfinished: Unfinished
@@ -137,7 +137,7 @@ class _Build:
         self.unfinished.add({shard_name(number): tensors, text_name(number): text_tensors(sentences)})
 
     def _shifted(self, progress: Progress | None, first_sentence: int) -> Progress | None:
-        """Progress within a shard as progress of the whole."""
+        """Progress within a shard as progress of the whole build."""
         if progress is None:
             return None
         return lambda done, _: progress(first_sentence + done, len(self.sentences))
@@ -147,7 +147,7 @@ class _Build:
         if not self.unfinished.has(HEAD):
             fitted = self._fit(progress)
             if not (isfinite(fitted.objective) and isfinite(fitted.max_gradient)):
-                raise TrainingError("the head gives the training data no finite loss; train the tagger again")
+                raise TrainingError("the head has no finite loss on the training data; train the tagger again")
             record = FitRecord(
                 self.options.refit, self.options.l2, fitted.objective, fitted.max_gradient, fitted.num_steps
             )
@@ -163,7 +163,7 @@ class _Build:
         found = objective.evaluate(objective.head.flat())
         return Refitted(objective.head, found.value, found.max_gradient, 0)
 
-    def measure_errors(self) -> None:
+    def compute_errors(self) -> None:
         """The conditional errors at the stored head, shard by shard."""
         tagger = self.tagger
         head = read_head(self.unfinished.folder, tagger.encoder.dim, tagger.labels, tagger.head.options)

@@ -1,4 +1,4 @@
-"""The conditional errors of tokens: what the label of each teaches the head, given all other labels.
+"""The conditional errors of tokens: what each label teaches the head, given all other labels.
 
     e_t = p(y_t = . | y outside t, x) - onehot(y_t),   (C,)
 

@@ -1,4 +1,4 @@
-"""Errors of an index's files, each with what to do about it."""
+"""Reading the files of an index; each error says what to do about it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class IndexFolderError(TagtraceError):
 
 
 def check_file(record: FileRecord, folder: Path, *, contents: bool = False) -> None:
-    """Raise unless the folder holds this file, by size or, with ``contents``, by checksum."""
+    """Raise unless the folder has this file, compared by size or, with ``contents``, by checksum."""
     problem = record.problem(folder, contents=contents)
     if problem is not None:
         raise IndexFolderError(f"{problem}; {_REMEDY}")

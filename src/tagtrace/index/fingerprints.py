@@ -1,4 +1,4 @@
-"""What ties an index to its tagger and data: fingerprints that do not depend on where these are kept."""
+"""Fingerprints that tie an index to its tagger and data, wherever these are stored."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tagtrace.tagger.tagger import Tagger
 def tagger_fingerprint(tagger: Tagger) -> str:
     """sha256 of the weights, the label set and the options of a tagger.
 
-    A ``precomputed`` encoder has no weights: its arrays are known by the head that was fitted to them, and by the
-    checksums that loading such a tagger compares.
+    A ``precomputed`` encoder has no weights: its arrays are identified by the head that was fitted to them, and by the
+    checksums that are compared when such a tagger is loaded.
     """
     description = {
         "labels": tagger.labels.to_json(),
@@ -37,7 +37,7 @@ def tagger_fingerprint(tagger: Tagger) -> str:
 
 
 def content_fingerprint(corpus: Corpus) -> str:
-    """sha256 of the sentences: a corpus may hold fewer than its file, or other labels."""
+    """sha256 of the sentences: a corpus may have fewer sentences than its file, or different labels."""
     digest = hashlib.sha256()
     for sentence in corpus.sentences:
         digest.update(_json([sentence.id, sentence.document, sentence.tokens, sentence.labels]))
@@ -45,7 +45,7 @@ def content_fingerprint(corpus: Corpus) -> str:
 
 
 def describe_tagger(tagger: Tagger, path: str | Path | None, index: Path) -> dict[str, Any]:
-    """The tagger as the manifest names it: where it is, and where that is as seen from the index."""
+    """The tagger as recorded in the manifest: its path, also relative to the index, and its fingerprint."""
     return {
         "path": None if path is None else str(path),
         "from_index": None if path is None else os.path.relpath(path, index),
@@ -55,7 +55,7 @@ def describe_tagger(tagger: Tagger, path: str | Path | None, index: Path) -> dic
 
 
 def describe_corpus(corpus: Corpus) -> dict[str, Any]:
-    """The data as the manifest names it."""
+    """The data as recorded in the manifest."""
     return {
         "path": str(corpus.path),
         "fingerprint": corpus.fingerprint,
@@ -66,7 +66,7 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
 
 
 def _encoder_options(encoder: Encoder) -> dict[str, Any]:
-    """What changes an encoder's features beside its tensors."""
+    """Options that change an encoder's features, apart from its tensors."""
     if isinstance(encoder, Transformer):
         return {"max_pieces": encoder.max_pieces, "overlap": encoder.overlap}
     if isinstance(encoder, Vectors):
@@ -75,7 +75,7 @@ def _encoder_options(encoder: Encoder) -> dict[str, Any]:
 
 
 def _loose_tensors(encoder: Encoder) -> dict[str, Tensor]:
-    """Tensors that are no part of the state."""
+    """Tensors that are not part of the encoder's state."""
     return {"encoder.vectors": encoder.vectors} if isinstance(encoder, Vectors) else {}
 
 

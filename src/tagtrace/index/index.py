@@ -47,7 +47,7 @@ class Index:
         size, per_token = megabytes(self.num_bytes), self.num_bytes / self.num_tokens / 1000
         return (
             f"{self.folder}: {self.num_tokens:,} tokens in {self.num_sentences:,} sentences, {size}, "
-            f"{per_token:.2f} KB a token, max |gradient| {self.manifest.fit.max_gradient:.1e}"
+            f"{per_token:.2f} KB per token, max |gradient| {self.manifest.fit.max_gradient:.1e}"
         )
 
     @property
@@ -64,7 +64,7 @@ class Index:
 
     @property
     def num_bytes(self) -> int:
-        """What the index takes on the disk."""
+        """Size on disk."""
         return sum(file.num_bytes for file in self.manifest.files()) + (self.folder / MARKER).stat().st_size
 
     @cached_property
@@ -78,7 +78,9 @@ class Index:
                 rows.features.shape != (record.num_tokens, self.manifest.dim)
                 or len(rows.lengths) != record.num_sentences
             ):
-                raise IndexFolderError(f"{self.folder}: shard {number} is not the one in the manifest; build it again")
+                raise IndexFolderError(
+                    f"{self.folder}: shard {number} does not match the manifest; build the index again"
+                )
             errors = read_errors(self.folder, number, (record.num_tokens, len(self.labels)))
             shards.append(Shard(rows.features, errors, rows.labels, rows.lengths, first_token, first_sentence))
             first_token, first_sentence = first_token + record.num_tokens, first_sentence + record.num_sentences
@@ -86,7 +88,7 @@ class Index:
 
     @cached_property
     def lengths(self) -> Tensor:
-        """Tokens of each sentence, (B,)."""
+        """The number of tokens of each sentence, (B,)."""
         return torch.cat([shard.lengths for shard in self.shards])
 
     @cached_property
@@ -101,7 +103,7 @@ class Index:
 
     @cached_property
     def documents(self) -> list[str]:
-        """The document of every sentence; empty where the data does not say."""
+        """The document of every sentence; empty for sentences without a document."""
         return [name for number in range(len(self.shards)) for name in read_documents(self._columns(number))]
 
     @cached_property
@@ -119,7 +121,7 @@ class Index:
         if len(found) == 1:
             return found[0]
         problem = "several training sentences have" if found else "no training sentence has"
-        raise DataError(f"{self.folder}: {problem} the id {sentence_id!r}")
+        raise DataError(f"{self.folder}: {problem} the id {sentence_id!r}; check the id")
 
     @cached_property
     def _numbers(self) -> dict[str, list[int]]:
@@ -131,7 +133,7 @@ class Index:
     def rows(self, dtype: torch.dtype | None = None) -> Rows:
         """Features and labels of all sentences, for refits and Hessians, in the stored dtype or another.
 
-        Several shards, or another dtype, are copied into memory; one shard in its own dtype stays memory-mapped.
+        A single shard in its own dtype stays memory-mapped; anything else is copied into memory.
         """
         return join_rows([shard.rows() for shard in self.shards], dtype)
 
@@ -142,7 +144,7 @@ class Index:
         return Rows(features.to(dtype or features.dtype), shard.labels[start:stop], torch.tensor([stop - start]))
 
     def rows_where(self, keep: Tensor) -> Iterator[tuple[Tensor, Rows]]:
-        """The sentences where ``keep`` (B,) is True, shard by shard: their numbers, and features as they are stored."""
+        """The sentences where ``keep`` (B,) is True, shard by shard: their numbers, and their features as stored."""
         for shard in self.shards:
             kept = keep[shard.first_sentence : shard.first_sentence + len(shard.lengths)]
             if bool(kept.any()):
@@ -157,7 +159,7 @@ class Index:
         return shard.errors[start:stop]
 
     def sentence(self, sentence_number: int) -> Sentence:
-        """One sentence for display: its tokens, labels, names and source lines."""
+        """One sentence for display: its tokens, labels, id, document and source lines."""
         shard, start, stop = self._place(sentence_number)
         labels = self.labels.decode(shard.labels[start:stop].tolist())
         return read_sentence(
@@ -172,20 +174,20 @@ class Index:
         return number, row - int(self.starts[number])
 
     def verify(self) -> None:
-        """Read every file and raise IndexFolderError where one is not what was written."""
+        """Read every file and raise IndexFolderError if one is not what was written."""
         check_contents(self.folder, tuple(self.manifest.files()), again=True)
 
     def tagger(self, folder: str | Path | None = None) -> Tagger:
-        """The tagger that the index was built with, with the index's head; a new object at every call.
+        """The tagger that the index was built with, with the head of the index; a new object at every call.
 
-        It is loaded from where it was when the index was built, or from ``folder``.
+        It is loaded from ``folder`` (default: where it was when the index was built).
         """
         tagger = self.trained_tagger(folder)
-        tagger.head = deepcopy(self.head)
+        tagger.head = deepcopy(self.head).to(tagger.device)
         return tagger
 
     def trained_tagger(self, folder: str | Path | None = None) -> Tagger:
-        """As ``tagger``, with the head as it was trained."""
+        """Like ``tagger``, with the head as it was trained."""
         if folder is None and self._built_with is not None and self._is_own(self._built_with):
             return deepcopy(self._built_with)
         tagger = load_tagger(folder or self._tagger_path())
@@ -193,7 +195,7 @@ class Index:
         return tagger
 
     def built_with(self, tagger: Tagger) -> Index:
-        """This index, which remembers the tagger in memory for as long as its weights stay as they are."""
+        """This index, which uses this tagger in memory for as long as its weights do not change."""
         self._built_with = tagger
         return self
 
@@ -201,10 +203,10 @@ class Index:
         return tagger_fingerprint(tagger) == self.manifest.tagger["fingerprint"]
 
     def _tagger_path(self) -> Path:
-        """Where the tagger is as seen from the index, or where it was when the index was built."""
+        """The path of the tagger relative to the index or, if nothing is there, when the index was built."""
         saved = self.manifest.tagger
         if not saved["path"]:
-            raise OptionError(f"{self.folder}: does not say where its tagger is; give the tagger's folder")
+            raise OptionError(f"{self.folder}: has no record of where its tagger is; give the tagger's folder")
         places = [self.folder / saved["from_index"]] if saved.get("from_index") else []
         for place in (*places, Path(saved["path"])):
             if place.exists():
@@ -214,7 +216,7 @@ class Index:
     def check_tagger(self, tagger: Tagger) -> None:
         """Raise IndexFolderError unless the index was built with this tagger."""
         if tagger.labels != self.labels:
-            raise self._refusal("the tagger's labels are others than the index's")
+            raise self._refusal("the tagger's labels differ from the index's")
         if not self._is_own(tagger):
             raise self._refusal(f"built with another tagger (from {self.manifest.tagger['path'] or 'memory'})")
 
@@ -222,9 +224,9 @@ class Index:
         """Raise IndexFolderError unless the index was built from this data."""
         data = self.manifest.data
         if corpus.fingerprint != data["fingerprint"]:
-            raise self._refusal(f"built from other data than {corpus.path} (from {data['path']})")
+            raise self._refusal(f"built from {data['path']}, which differs from {corpus.path}")
         if content_fingerprint(corpus) != data["content"]:
-            raise self._refusal(f"{corpus.path} was read otherwise: other sentences or labels than the index's")
+            raise self._refusal(f"the sentences or labels of {corpus.path} differ from the index's")
 
     def _refusal(self, reason: str) -> IndexFolderError:
         return IndexFolderError(f"{self.folder}: {reason}; give the one it was built with, or build the index again")
@@ -254,10 +256,10 @@ class Index:
 
 
 def open_index(folder: str | Path, *, verify: bool = False) -> Index:
-    """The index ``build_index`` wrote, whose files have the right sizes, and whose head the right checksum.
+    """Open the index that ``build_index`` wrote; the sizes of its files and the checksum of its head are compared.
 
-    With ``verify`` all checksums are compared, which reads every file, unless they were right before and no file has
-    changed since.
+    With ``verify`` all checksums are compared. That reads every file, unless the checksums were correct before and no
+    file has changed since.
     """
     folder = Path(folder)
     manifest = read_manifest(folder)
@@ -277,12 +279,12 @@ def open_index_or_tagger(folder: str | Path) -> Index | Tagger:
         return open_index(folder, verify=True)
     if (Path(folder) / TAGGER_MARKER).is_file():
         return load_tagger(folder)
-    raise TaggerError(f"{folder}: neither an index nor a tagger; give what build_index or save_tagger wrote")
+    raise TaggerError(f"{folder}: neither an index nor a tagger; give a folder that one of them was saved to")
 
 
 def read_head(folder: Path, dim: int, labels: LabelSet, options: HeadOptions) -> Head:
     """The head stored in a folder, in float64."""
-    with torch.random.fork_rng(devices=[]):  # a new head draws numbers that nobody needs
+    with torch.random.fork_rng(devices=[]):  # a new head draws random numbers, which are not used
         head = Head(dim, labels, options).double()
     try:
         head.load_state_dict(map_tensors(folder / HEAD))

@@ -1,4 +1,4 @@
-"""The manifest of an index: what it holds, and the tagger and data it belongs to."""
+"""The manifest of an index: its contents, and the tagger and data that it belongs to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tagtrace.tagger.head import HeadOptions
 
 FORMAT = 2
 MARKER = "manifest.json"
-"""The file that shows a folder to be an index."""
+"""The file that identifies a folder as an index."""
 HEAD = "head.safetensors"
 
 
@@ -25,7 +25,7 @@ class FitRecord:
     """How well the stored head fits the stored features: the objective J of ``tagger.objective`` there."""
 
     refit: bool
-    """Whether the head was solved on the stored features; if not, it is the tagger's own."""
+    """Whether the head was refit on the stored features; if not, it is the tagger's own."""
     l2: float
     objective: float
     max_gradient: float
@@ -48,12 +48,12 @@ class ShardRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything about an index but its numbers."""
+    """Everything about an index except its tensors."""
 
     tagtrace: str
-    """The version that wrote it."""
+    """The version of tagtrace that wrote the index."""
     dtype: str
-    """Of the stored features."""
+    """The dtype of the stored features."""
     num_tokens: int
     num_sentences: int
     dim: int
@@ -62,9 +62,9 @@ class Manifest:
     head: HeadOptions
     fit: FitRecord
     options: dict[str, Any]
-    """The ``IndexOptions`` it was built with."""
+    """The ``IndexOptions`` that the index was built with."""
     tagger: dict[str, Any]
-    """path, fingerprint, encoder."""
+    """path, from_index (the path relative to the index), fingerprint, encoder."""
     data: dict[str, Any]
     """path, fingerprint of the file, content (a fingerprint of the sentences), reading options."""
     head_file: FileRecord
@@ -72,11 +72,11 @@ class Manifest:
 
     @property
     def l2(self) -> float:
-        """The strength of the objective whose optimum the head is."""
+        """The L2 strength of the objective whose optimum the head is."""
         return self.fit.l2
 
     def files(self) -> Iterator[FileRecord]:
-        """Every file beside the manifest itself."""
+        """Every file except the manifest itself."""
         yield self.head_file
         for shard in self.shards:
             yield from shard.files
@@ -96,7 +96,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index; raises IndexFolderError where there is none that can be read."""
+    """The manifest of an index; raises IndexFolderError if there is none or it cannot be read."""
     path = folder / MARKER
     if not path.is_file():
         raise _no_index(folder)
@@ -120,5 +120,5 @@ def read_manifest(folder: Path) -> Manifest:
 def _no_index(folder: Path) -> IndexFolderError:
     half = folder.resolve().with_name(f"{folder.resolve().name}.building")
     if half.is_dir() and not folder.exists():
-        return IndexFolderError(f"{folder}: only half built; give the same `tagtrace index` command again to finish it")
-    return IndexFolderError(f"{folder}: not an index (no {MARKER}); give a folder that `tagtrace index` wrote")
+        return IndexFolderError(f"{folder}: only half built; build it again with the same arguments to finish it")
+    return IndexFolderError(f"{folder}: not an index (no {MARKER}); give a folder that an index was built in")

@@ -1,8 +1,8 @@
 """Shards: whole sentences, about as many tokens as fit in memory, in three files each.
 
 shard-00000.safetensors    features (n, D) in the stored dtype, labels (n,), lengths (b,)
-errors-00000.safetensors   errors (n, C) in float32: apart, because they need the head, which needs all features
-text-00000.safetensors     what the tokens look like and where they came from (``text``)
+errors-00000.safetensors   errors (n, C) in float32: separate, because they need the head, which needs all features
+text-00000.safetensors     the tokens and where they came from (``text``)
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def plan_shards(lengths: Sequence[int], shard_tokens: int) -> list[range]:
 
 
 def shard_tensors(rows: Rows, dtype: torch.dtype, num_labels: int) -> dict[str, Tensor]:
-    """What the first file of a shard holds; features too large for the dtype are refused."""
+    """The contents of the first file of a shard; features too large for the dtype are refused."""
     features = rows.features.to(dtype)  # (n, D)
     if not bool(features.isfinite().all()):
         largest = float(rows.features.abs().max())
         raise IndexFolderError(
-            f"features up to {largest:.1e} do not fit {str(dtype).removeprefix('torch.')}; take bfloat16 or float32"
+            f"features up to {largest:.1e} do not fit {str(dtype).removeprefix('torch.')}; use bfloat16 or float32"
         )
     label_dtype = torch.int16 if num_labels < 2**15 else torch.int32
     return {
@@ -104,7 +104,7 @@ def read_errors(folder: Path, number: int, shape: tuple[int, int]) -> Tensor:
 
 
 def join_rows(parts: Sequence[Rows], dtype: torch.dtype | None = None) -> Rows:
-    """All rows one after the other; a single part in its own dtype stays memory-mapped."""
+    """All rows concatenated; a single part in its own dtype stays memory-mapped."""
     if len(parts) == 1:
         return Rows(parts[0].features.to(dtype or parts[0].features.dtype), parts[0].labels, parts[0].lengths)
     num_tokens = sum(len(part.labels) for part in parts)
@@ -118,4 +118,4 @@ def join_rows(parts: Sequence[Rows], dtype: torch.dtype | None = None) -> Rows:
 
 
 def _damaged(path: Path) -> IndexFolderError:
-    return IndexFolderError(f"{path}: does not hold what a shard holds; restore a copy or build the index again")
+    return IndexFolderError(f"{path}: not a valid shard; restore a copy or build the index again")

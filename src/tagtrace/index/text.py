@@ -1,8 +1,8 @@
-"""The text of an index, by columns: what a sentence looks like and where it came from, decoded only on demand.
+"""The text of an index by columns: the tokens of a sentence and where it came from, decoded on demand.
 
-tokens, ids, documents, paths   bytes of all strings one after the other (UTF-8), and where each starts
-document, path                  (b,) the number of each sentence's string; both repeat, so each is stored once
-lines                           (n,) the source line of each token, 0 where there is none
+tokens, ids, documents, paths   bytes of all strings (UTF-8), concatenated, and where each starts
+document, path                  (b,) the number of each sentence's string; strings repeat, so each is stored once
+lines                           (n,) the source line of each token, 0 if there is none
 first                           (b,) how many tokens of the file precede the sentence (``Sentence.offset``)
 """
 
@@ -18,12 +18,12 @@ from torch import Tensor
 
 from tagtrace.data.sentence import Sentence
 
-_ENCODING = ("utf-8", "surrogatepass")  # JSON may hold half a surrogate pair
+_ENCODING = ("utf-8", "surrogatepass")  # JSON may contain half a surrogate pair
 
 
 @dataclass(frozen=True)
 class Strings:
-    """A column of strings: their bytes (uint8), and the places (n + 1,) between them."""
+    """A column of strings: their bytes (uint8), and the offsets (n + 1,) between them."""
 
     data: Tensor
     places: Tensor
@@ -92,7 +92,7 @@ def read_ids(columns: Mapping[str, Tensor]) -> tuple[str, ...]:
 
 
 def read_documents(columns: Mapping[str, Tensor]) -> list[str]:
-    """The document of every sentence, empty where the data does not say."""
+    """The document of every sentence, empty for sentences without a document."""
     names = _strings(columns, "documents").all()
     return [names[number] for number in columns["document"].tolist()]
 
@@ -112,7 +112,7 @@ def _strings(columns: Mapping[str, Tensor], name: str) -> Strings:
 
 
 def _lines(sentence: Sentence) -> Sequence[int]:
-    """The source line of each token, or zeros where some are unknown."""
+    """The source line of each token, or zeros if some are unknown."""
     return sentence.lines if len(sentence.lines) == len(sentence) else [0] * len(sentence)
 
 

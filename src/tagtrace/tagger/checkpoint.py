@@ -24,7 +24,7 @@ MARKER = "state.json"
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """Where a run stands, beside the weights and the optimiser's state."""
+    """The progress of a run, apart from its weights and the optimiser's state."""
 
     step: int
     epoch_loss: float
@@ -33,7 +33,7 @@ class CheckpointState:
 
 
 class Checkpoint:
-    """A folder that holds the newest checkpoint of one run and refuses to serve another."""
+    """A folder with the newest checkpoint of one run; any other run is refused."""
 
     def __init__(self, folder: Path, fingerprint: dict[str, object]) -> None:
         remedy = "repeat the options of the run that began it, or restart to begin again"
@@ -51,7 +51,7 @@ class Checkpoint:
         self.run.save()
 
     def load(self, tagger: Tagger, optimiser: torch.optim.Optimizer) -> CheckpointState:
-        """Put weights and optimiser state in place."""
+        """Restore the weights and the optimiser's state."""
         self.run.resume()
         try:
             notes = self.run.notes
@@ -77,10 +77,10 @@ def _name(step: int, part: str) -> str:
 
 
 def remove_checkpoint(folder: Path) -> None:
-    """Delete what checkpoints wrote, and the folder if nothing else is in it."""
+    """Delete all checkpoint files, and the folder if nothing else is in it."""
     for tensors in folder.glob("step-*"):
         shutil.rmtree(tensors, ignore_errors=True)
-    for state in (*folder.glob("state.json"), *folder.glob(".state.json.*")):
+    for state in (*folder.glob(MARKER), *folder.glob(f".{MARKER}.*")):
         state.unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()

@@ -1,8 +1,8 @@
-"""The linear-chain CRF: one log-partition, and everything else derived from it.
+"""The linear-chain CRF: the log-partition and everything derived from it.
 
 Conventions
 -----------
-- ``scores.py`` says what a score is and how ragged sentences are laid out.
+- ``scores.py`` defines scores and the layout of ragged sentences.
 - A segment is (row, start, stop) with tokens ``start:stop`` (half-open) of sentence ``row``.
 - Losses are negative log-probabilities: joint L = -log p(y | x), marginal
   ML = -log p(y outside the segment | x), conditional CL = L - ML.
@@ -73,8 +73,8 @@ def joint_loss(scores: Scores, labels: Tensor) -> Tensor:
 def conditional_loss(scores: Scores, labels: Tensor, segments: Tensor) -> Tensor:
     """CL = -log p(y in the segment | y outside it, x) for segments (S, 3) -> (S,).
 
-    Given the labels outside, a segment is a sentence of its own (see ``segment_scores``), so its
-    conditional loss is that sentence's joint loss.
+    Given the labels outside, a segment is a sentence of its own (see ``segment_scores``), so its conditional loss is
+    that sentence's joint loss.
     """
     window = segment_scores(scores, labels, segments)
     return joint_loss(window, segment_labels(labels, segments))
@@ -133,15 +133,15 @@ def _free_and_bound(scores: Scores, labels: Tensor, known: Tensor) -> Scores:
 def segment_scores(scores: Scores, labels: Tensor, segments: Tensor) -> Scores:
     """The segments as sentences of their own, given the labels outside them: (S, longest, C).
 
-    The two edges that lead into and out of a segment end in known labels; they join the emissions of
-    its first and last token (at the ends of the sentence: the start and end scores).
+    The two edges into and out of a segment end in known labels; they are added to the emissions of its first and last
+    token (at the ends of the sentence: the start and end scores).
     """
     device = scores.emissions.device
     segments, labels = segments.to(device), labels.to(device)
     rows, starts, stops = segments.unbind(1)
     lengths = scores.lengths.to(device)[rows]
     if bool(((starts < 0) | (stops <= starts) | (stops > lengths)).any()):
-        raise ValueError("each segment must hold at least one token and lie inside its sentence")
+        raise ValueError("each segment must have at least one token and lie inside its sentence")
     emissions = scores.emissions[rows.unsqueeze(1), _window_index(starts, stops)]  # (S, M, C)
     before = labels[rows, (starts - 1).clamp(min=0)]  # (S,)
     after = labels[rows, stops.clamp(max=labels.shape[1] - 1)]  # (S,)
@@ -161,7 +161,7 @@ def segment_scores(scores: Scores, labels: Tensor, segments: Tensor) -> Scores:
 
 
 def segment_labels(labels: Tensor, segments: Tensor) -> Tensor:
-    """The labels inside each segment, (S, longest); what follows a shorter one is never read."""
+    """The labels inside each segment, (S, longest); positions after a shorter segment are never read."""
     segments = segments.to(labels.device)
     rows, starts, stops = segments.unbind(1)
     return labels[rows.unsqueeze(1), _window_index(starts, stops)]

@@ -2,7 +2,7 @@
 
 tagger.json        format, label set, unit, encoder kind, head options, how it was trained
 head.safetensors   W, A, start, end
-encoder/           whatever the encoder's own ``save`` writes
+encoder/           the files of the encoder's own ``save``
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from tagtrace.tagger.tagger import Tagger
 
 FORMAT = 1
 MARKER = "tagger.json"
-"""The file that shows a folder to be a tagger."""
+"""The file that identifies a folder as a tagger."""
 
 _DAMAGE = (DataError, OptionError, KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError)
 
 
 def save_tagger(tagger: Tagger, folder: str | Path, *, overwrite: bool = False) -> None:
-    """Write the tagger aside and move it to ``folder`` when whole."""
+    """Save a tagger as a folder, which appears only once it is complete.
+
+    ``overwrite`` replaces an older tagger or an empty folder, nothing else.
+    """
     description = {
         "format": FORMAT,
         "tagtrace": __version__,
@@ -50,7 +53,7 @@ def save_tagger(tagger: Tagger, folder: str | Path, *, overwrite: bool = False) 
 
 
 def load_tagger(folder: str | Path) -> Tagger:
-    """The tagger ``save_tagger`` wrote."""
+    """Load the tagger that ``save_tagger`` wrote."""
     folder = Path(folder)
     description = _description(folder)
     try:
@@ -70,7 +73,7 @@ def load_tagger(folder: str | Path) -> Tagger:
 def _description(folder: Path) -> dict[str, Any]:
     path = folder / MARKER
     if not path.is_file():
-        raise TaggerError(f"{folder}: not a tagger (no tagger.json); give a folder that `tagtrace train` wrote")
+        raise TaggerError(f"{folder}: not a tagger (no {MARKER}); give a folder that a tagger was saved to")
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -23,18 +23,18 @@ from tagtrace.tagger.rows import Rows, pad_rows
 from tagtrace.tagger.scores import Scores
 
 MAX_DECODED = 8192
-"""Tokens decoded at a time (or one longer sentence)."""
+"""Maximum number of tokens decoded at a time (or one longer sentence)."""
 
 
 @dataclass(frozen=True)
 class HeadOptions:
-    """What kind of head: ``crf`` or ``softmax``, start and end scores or not, BIO constraints or not."""
+    """The kind of head: ``crf`` or ``softmax``, with or without start and end scores and BIO constraints."""
 
     kind: Literal["crf", "softmax"] = "crf"
     start_end: bool = False
-    """Learn a score for the first and for the last label (crf only)."""
+    """Learn scores for the first and the last label (crf only)."""
     constrained: bool = False
-    """Forbid transitions that IOB2 does not allow in training too (decoding has its own switch)."""
+    """Forbid transitions that are invalid in IOB2 during training too (decoding has its own option)."""
 
     def __post_init__(self) -> None:
         if self.kind not in ("crf", "softmax"):
@@ -82,7 +82,7 @@ class Head(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def flat(self) -> Tensor:
-        """theta (P,): weight, transitions, start, end, those that are learned."""
+        """theta (P,): those of weight, transitions, start and end that are learned."""
         return torch.cat([parameter.detach().flatten() for parameter in self.parameters()])
 
     def unflatten(self, theta: Tensor) -> dict[str, Tensor]:
@@ -94,7 +94,7 @@ class Head(nn.Module):
 
     @torch.no_grad()
     def set_flat(self, theta: Tensor) -> None:
-        """Take the parameters from theta (P,)."""
+        """Set the parameters to theta (P,)."""
         for name, part in self.unflatten(theta).items():
             self.get_parameter(name).copy_(part)
 
@@ -105,12 +105,12 @@ class Head(nn.Module):
         return moved
 
     def forward(self, features: Tensor, lengths: Tensor, *, constrained: bool | None = None) -> Scores:
-        """Scores of the sentences whose tokens' features (N, D) stand one after the other."""
+        """Scores of sentences whose tokens' features (N, D) are concatenated."""
         emissions = F.linear(features, self.weight[:, :-1], self.weight[:, -1])  # (N, C)
         return self.scores(emissions, lengths, constrained=constrained)
 
     def scores(self, emissions: Tensor, lengths: Tensor, *, constrained: bool | None = None) -> Scores:
-        """Scores of the sentences whose tokens' emissions (N, C) stand one after the other."""
+        """Scores of sentences whose tokens' emissions (N, C) are concatenated."""
         transitions, start = self.transitions, self.start
         if self.options.constrained if constrained is None else constrained:
             transitions = transitions.masked_fill(self.forbidden_transitions, -torch.inf)

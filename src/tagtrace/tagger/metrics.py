@@ -1,4 +1,4 @@
-"""Segment F1 (a segment counts only if type and both boundaries are right) and token F1."""
+"""Segment F1 (a segment is correct only if its type and both boundaries are) and token F1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tagtrace.data.schemes import label_type, segments
 
 @dataclass(frozen=True)
 class F1Score:
-    """Precision, recall and F1 of ``num_correct`` out of what was predicted and what is gold."""
+    """Precision, recall and F1 from counts of correct, predicted and gold items."""
 
     num_correct: int
     num_predicted: int
@@ -44,9 +44,9 @@ class Scorecard(Described):
     """All types together (micro average)."""
     by_type: dict[str, F1Score]
     tokens: F1Score
-    """Tokens with a label other than O, type compared, B- or I- not."""
+    """Tokens with a label other than O; only types are compared, not B- and I-."""
     accuracy: float
-    """Share of tokens whose whole label is right, O included."""
+    """Share of tokens whose full label is correct, O included."""
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -62,14 +62,15 @@ class Scorecard(Described):
     def table(self, title: str = "") -> Table:
         """Precision, recall and F1 by type and overall, in percent."""
         numbers = ("precision", "recall", "F1", "gold", "predicted")
-        named = {**self.by_type, "all segments": self.segments, "tokens": self.tokens}
-        rows = tuple((name, *_percentages(score)) for name, score in named.items())
+        rows = tuple((name, *_percentages(score)) for name, score in self._named().items())
         return Table(title, ("type", *numbers), rows, numbers)
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One record a type, then all segments and tokens, for ``pandas.DataFrame``."""
-        named = {**self.by_type, "all segments": self.segments, "tokens": self.tokens}
-        return [{"type": name, **score.to_json()} for name, score in named.items()]
+        """One record per type, then all segments and tokens, for ``pandas.DataFrame``."""
+        return [{"type": name, **score.to_json()} for name, score in self._named().items()]
+
+    def _named(self) -> dict[str, F1Score]:
+        return {**self.by_type, "all segments": self.segments, "tokens": self.tokens}
 
 
 def _percentages(score: F1Score) -> list[str]:

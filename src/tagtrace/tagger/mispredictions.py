@@ -16,7 +16,7 @@ from tagtrace.tagger.rows import Rows, pad_rows
 from tagtrace.tagger.tagger import Tagger
 
 TOGETHER = 256
-"""Sentences that are predicted at once."""
+"""Number of sentences predicted at once."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Misprediction:
 
     @property
     def text(self) -> str:
-        """The segment in brackets in its sentence."""
+        """The segment in brackets, with the words around it."""
         return self.sentence.in_context(self.start, self.stop)
 
     def __str__(self) -> str:
@@ -63,14 +63,14 @@ def mispredictions(tagger: Tagger, data: Corpus | Sequence[Sentence]) -> list[Mi
 
 @dataclass(frozen=True)
 class PredictedBatch:
-    """Some sentences with the labels predicted for them and where these are wrong."""
+    """The predicted labels of some sentences, and the segments where these are wrong."""
 
     predicted: list[tuple[str, ...]]
     mispredictions: list[Misprediction]
 
 
 def predict_batches(tagger: Tagger, sentences: Sequence[Sentence]) -> Iterator[PredictedBatch]:
-    """Predict labelled sentences, some at a time, and compare with their labels."""
+    """Predict labelled sentences batch by batch and compare the predictions with their labels."""
     for first in range(0, len(sentences), TOGETHER):
         some = sentences[first : first + TOGETHER]
         rows = tagger.rows(some)

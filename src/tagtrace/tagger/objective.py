@@ -25,14 +25,14 @@ from tagtrace.tagger.scores import Scores
 from tagtrace.tagger.tangents import Tangent, marginal_tangent
 
 TOGETHER = 2**22
-"""Numbers (thetas x tokens x labels) held at once for several gradients."""
+"""Maximum number of values (thetas x tokens x labels) in memory for several gradients."""
 DOUBLE_LIMIT = 2**31
-"""Features are held in float64 up to this many bytes; larger ones are converted chunk by chunk."""
+"""Features are converted to float64 at once up to this many bytes, otherwise chunk by chunk."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """J and its gradient (P,) at theta, with the recursions they came from, one a chunk."""
+    """J and its gradient (P,) at theta, with the recursions they came from, one per chunk."""
 
     theta: Tensor
     value: float
@@ -45,16 +45,16 @@ class Evaluation:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether a Hessian product can be had here: no two scores of a token differ by hundreds."""
+        """Whether a Hessian product can be computed here: no two scores of a token differ by hundreds."""
         return all(isinstance(recursion, ScaledRun) for recursion in self.runs)
 
 
 class Objective:
-    """J for the shape of ``head`` on ``rows``; theta is passed in, the head is only read."""
+    """J for a head shaped like ``head`` on ``rows``; theta is an argument, and ``head`` is not changed."""
 
     def __init__(self, head: Head, rows: Rows, l2: float) -> None:
         if not bool(rows.features.isfinite().all()):
-            raise TrainingError("the features hold NaN or infinite values; check the encoder")
+            raise TrainingError("the features contain NaN or infinite values; check the encoder")
         self.head = deepcopy(head).double().to(rows.features.device)
         self.num_sentences = len(rows.lengths)
         self.l2 = l2 / self.num_sentences  # lambda
@@ -82,7 +82,7 @@ class Objective:
         return Evaluation(theta, value, flat, runs)
 
     def gradients(self, thetas: Tensor) -> Tensor:
-        """The gradients of J at Q thetas (Q, P), sharing passes over the features where memory allows, (Q, P)."""
+        """The gradients of J at Q thetas (Q, P), sharing passes over the features as far as memory allows, (Q, P)."""
         longest = max(len(chunk.labels) for chunk in self.chunks)
         together = max(TOGETHER // (longest * self.head.num_labels), 1)
         return torch.cat([self._gradients(part) for part in thetas.split(together)])
@@ -111,7 +111,7 @@ class Objective:
 
 
 def _add_errors(gradient: dict[str, Tensor], recursion: Run, labels: Tensor) -> Tensor:
-    """Node errors (n, C), expected labels minus the labels; those of edges and ends are added to their gradients."""
+    """Node errors (n, C), expected labels minus the labels; those of edges and ends are added to ``gradient``."""
     lengths = recursion.scores.lengths
     onehot = F.one_hot(labels, recursion.scores.emissions.shape[2]).double()  # (B, T, C)
     errors = recursion.nodes() - onehot  # (B, T, C)
@@ -130,7 +130,7 @@ class HessianProduct:
 
     def __init__(self, objective: Objective, where: Evaluation) -> None:
         if not where.is_scaled:
-            raise TrainingError("the scores differ by hundreds at one token: raise l2 or scale the features down")
+            raise TrainingError("the scores of one token differ by hundreds; raise l2 or scale the features down")
         self.objective, self.theta = objective, where.theta
         self.head = deepcopy(objective.head)
         self.head.set_flat(where.theta)
@@ -160,6 +160,6 @@ class HessianProduct:
         return flat / self.objective.num_sentences + self.objective.l2 * vectors
 
     def _part(self, parts: dict[str, Tensor], name: str, num_vectors: int) -> Tensor:
-        """A named part of Q directions; zeros for what the head does not learn."""
+        """A named part of Q directions; zeros for parts that the head does not learn."""
         zero = torch.zeros_like(getattr(self.head, name))
         return parts[name] if name in parts else zero.expand(num_vectors, *zero.shape)

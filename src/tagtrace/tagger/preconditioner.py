@@ -1,10 +1,11 @@
-"""An approximate inverse Hessian that conjugate gradients start from.
+"""An approximate inverse Hessian, the preconditioner of conjugate gradients.
 
 Each token is taken alone: the Hessian's W part becomes (1/N) sum_t Cov_t x f_t f_t^T + lambda I with
 Cov_t = diag(p_t) - p_t p_t^T, a (C, C) grid of (D + 1, D + 1) blocks, factored by Cholesky. That leaves out how
-neighbouring labels covary, which conjugate gradients put right. Heads with more than ``MAX_FULL`` parameters keep only
-the grid's diagonal, in the basis of labels that makes sum_t Cov_t diagonal: there what is left out averages to nothing.
-Transitions are scaled by how often they are expected, start and end scores by p (1 - p) of the first and last label.
+neighbouring labels covary, which conjugate gradients correct. Heads with more than ``MAX_FULL`` parameters keep only
+the grid's diagonal, in the basis of labels that makes sum_t Cov_t diagonal: there the part left
+out averages to zero. Transitions are scaled by how often they are expected, start and end scores by p (1 - p) of the
+first and last label.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from tagtrace.tagger.rows import Rows, unpad_rows
 
 MAX_FULL = 10_000
 NEGLIGIBLE = 1e-7
-"""Tokens weigh p_c p_c'; a good tagger is sure of most, and those below this are left out."""
+"""Tokens are weighted by p_c p_c'; those below this are left out (a good tagger is sure of most tokens)."""
 
 
 class TokenPreconditioner:
-    """v -> an approximation of (H + damping I)^-1 v, from the marginals of one forward-backward run a chunk.
+    """v -> an approximation of (H + damping I)^-1 v, from the marginals of one forward-backward run per chunk.
 
     ``shift`` is lambda, or lambda + damping.
     """
@@ -56,7 +57,7 @@ class TokenPreconditioner:
         self.factor = _factor(self._grid(blocks, is_full).div_(num_sentences), shift)
 
     def _grid(self, blocks: dict[tuple[int, int], Tensor], is_full: bool) -> Tensor:
-        """(1, C (D + 1), C (D + 1)) or, of the diagonal alone, (C, D + 1, D + 1)."""
+        """(1, C (D + 1), C (D + 1)), or for the diagonal alone (C, D + 1, D + 1)."""
         C = self.head.num_labels
         if not is_full:
             return torch.stack([blocks[c, c] for c in range(C)])
@@ -100,7 +101,7 @@ def _label_basis(chunks: Sequence[Rows], runs: Sequence[ScaledRun]) -> Tensor:
 
 
 def _factor(grid: Tensor, shift: float) -> Tensor:
-    """The Cholesky factor of grid + shift I, with more on the diagonal where rounding makes it indefinite."""
+    """The Cholesky factor of grid + shift I, with more on the diagonal if rounding makes it indefinite."""
     diagonal = grid.diagonal(dim1=-2, dim2=-1)  # a view
     largest = float(diagonal.amax())
     for more in (shift, 1e-12 * largest, 1e-9 * largest, 1e-6 * largest):
@@ -108,11 +109,11 @@ def _factor(grid: Tensor, shift: float) -> Tensor:
         factor, failed = torch.linalg.cholesky_ex(grid)
         if not bool(failed.any()):
             return factor
-    raise TrainingError("the features are too nearly dependent for this l2; raise l2 or scale the features")
+    raise TrainingError("the features are nearly linearly dependent at this l2; raise l2 or scale the features")
 
 
 def _moment(features: Tensor, weights: Tensor) -> Tensor:
-    """sum_t weights_t f_t f_t^T over the tokens that weigh anything."""
+    """sum_t weights_t f_t f_t^T over the tokens whose weight is not negligible."""
     live = weights.abs() > NEGLIGIBLE
     kept = features[live]
     return kept.T @ (kept * weights[live].unsqueeze(1))

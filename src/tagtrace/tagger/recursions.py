@@ -1,8 +1,8 @@
 """Forward and backward recursions of the linear-chain CRF, in float64.
 
 Probabilities are carried along the sentence and rescaled to sum to one at each step (Rabiner's scaling), so
-a step is one small matrix product and no logarithm. Where scores spread so far apart that a probability could
-underflow, or forbidden transitions cut off the likely labels, the same recursions run in log space instead.
+a step is one small matrix product without logarithms. If scores are so far apart that a probability could
+underflow, or forbidden transitions exclude the likely labels, the same recursions run in log space instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TINY = 1e-300
 
 
 def run(scores: Scores) -> Run:
-    """Both recursions over the sentences: scaled where that is safe, else in log space."""
+    """Both recursions over the sentences: scaled if that is safe, otherwise in log space."""
     ordered = _SortedScores(scores)
     if ordered.spread() < SAFE_SPREAD:
         scaled = ScaledRun(ordered)
@@ -63,7 +63,7 @@ class _SortedScores:
         return float(torch.stack([_range(part) for part in parts]).sum())
 
     def last(self, values: Tensor) -> Tensor:
-        """What stands at each sentence's last position: (T, B, ...) -> (B, ...)."""
+        """The values at each sentence's last position: (T, B, ...) -> (B, ...)."""
         return values[self.last_step, self.rows]
 
     def sort(self, values: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class _SortedScores:
 
 
 def _range(values: Tensor) -> Tensor:
-    """Largest difference along the last dimension, minus infinities left out; infinite where one is NaN."""
+    """Largest difference along the last dimension, ignoring minus infinity; infinite if there is a NaN."""
     if values.numel() == 0:
         return values.new_zeros(())
     low = torch.where(values == -torch.inf, torch.inf, values).amin(-1)
@@ -87,13 +87,13 @@ def _range(values: Tensor) -> Tensor:
 
 
 def _peak(values: Tensor) -> Tensor:
-    """Largest value along the last dimension, kept; zero where all are minus infinity."""
+    """Largest value along the last dimension, which is kept; zero if all are minus infinity."""
     peak = values.amax(-1, keepdim=True)
     return torch.where(peak == -torch.inf, 0.0, peak)
 
 
 class Run(ABC):
-    """What the recursions give; everything in the caller's order and float64."""
+    """The results of the recursions, in the caller's order and in float64."""
 
     def __init__(self, ordered: _SortedScores) -> None:
         self.ordered = ordered
@@ -117,7 +117,7 @@ class Run(ABC):
 
     @abstractmethod
     def edge_sum(self, weights: Tensor) -> Tensor:
-        """sum over sentences b of weights[b] * ``edge_sums``, (C, C), without holding them all."""
+        """sum over sentences b of weights[b] * ``edge_sums``, (C, C), without storing them all."""
 
 
 class ScaledRun(Run):
@@ -160,12 +160,12 @@ class ScaledRun(Run):
         return (self.matrix[: len(values)] @ values.unsqueeze(2)).squeeze(2)
 
     def smallest_scale(self) -> float:
-        """The least share of probability that any step of any sentence kept."""
+        """The smallest share of probability that any step of any sentence kept."""
         return float(torch.minimum(self.scale.amin(), self.final_scale.amin()))
 
     @cached_property
     def final_scale(self) -> Tensor:
-        """What is left to divide by once the end scores are in: (B,)."""
+        """The normaliser that remains once the end scores are included: (B,)."""
         return self.ordered.last(self.alpha) @ self.final
 
     def log_z(self) -> Tensor:
@@ -211,7 +211,7 @@ class ScaledRun(Run):
 
 
 class _LogRun(Run):
-    """The same in log space: slower, and right however far apart the scores are."""
+    """The same in log space: slower, but correct however far apart the scores are."""
 
     def __init__(self, ordered: _SortedScores) -> None:
         super().__init__(ordered)

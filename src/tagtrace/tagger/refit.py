@@ -1,11 +1,11 @@
 """Refit: solve the convex head exactly on frozen features.
 
 Minimises J(theta) of ``objective`` in float64 to max |gradient| <= tolerance. ``l2`` is the strength against the
-*sum* of losses (lambda = l2 / N), so it needs no change when the data grows. Influence is exact theory only at
-this optimum.
+*sum* of losses (lambda = l2 / N), so it needs no change when the data grows. The theory of influence
+functions is exact only at this optimum.
 
-How: Newton steps, each solved by preconditioned conjugate gradients on exact Hessian products. Unlike L-BFGS, whose
-line search compares objective values, this goes on to gradients of 1e-12.
+Method: Newton steps, each solved by preconditioned conjugate gradients on exact Hessian products. Unlike L-BFGS, whose
+line search compares objective values, this reaches gradients of 1e-12.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tagtrace.tagger.tagger import Tagger
 
 @dataclass(frozen=True)
 class RefitOptions:
-    """How strongly to pull towards zero, and when to stop."""
+    """The strength of the L2 penalty, and when to stop."""
 
     l2: float = 1.0
     tolerance: float = 1e-6
@@ -57,7 +57,7 @@ class Refitted:
 
 
 SLOW = 20
-"""Conjugate gradient steps after which a new preconditioner pays."""
+"""After this many conjugate gradient steps, a new preconditioner is worth its cost."""
 
 RefitProgress = Callable[[int, float, float], None]
 """Called with (step, objective, max |gradient|)."""
@@ -66,20 +66,20 @@ RefitProgress = Callable[[int, float, float], None]
 def refit_head(
     head: Head, rows: Rows, options: RefitOptions | None = None, progress: RefitProgress | None = None
 ) -> Refitted:
-    """The head at the optimum of J on ``rows``, starting from ``head``, which stays as it is.
+    """The head at the optimum of J on ``rows``, starting from ``head``, which is not changed.
 
-    Raises TrainingError if max |gradient| does not come below the tolerance.
+    Raises TrainingError if max |gradient| does not reach the tolerance.
     """
     options = options or RefitOptions()
     objective = Objective(head, rows, options.l2)
     now = objective.evaluate(objective.head.flat())
-    if not now.is_scaled:  # a head with huge weights: its Hessian is no guide, zero is a better start
+    if not now.is_scaled:  # a head with huge weights: its Hessian is useless, so start at zero
         now = objective.evaluate(torch.zeros_like(now.theta))
     newton, num_steps = _Newton(objective, options.tolerance), 0
     while now.max_gradient > options.tolerance:
         if num_steps == options.max_steps:
             raise TrainingError(
-                f"refit stopped at max |gradient| {now.max_gradient:.1e} after {num_steps} steps (wanted "
+                f"refit stopped at max |gradient| {now.max_gradient:.1e} after {num_steps} steps (the tolerance is "
                 f"{options.tolerance:.0e}); raise max_steps or l2"
             )
         now = newton.step(now)
@@ -117,7 +117,7 @@ def refit_tagger(
 
 
 class _Newton:
-    """Truncated Newton steps with backtracking; the preconditioner is made anew only when the old one gets slow."""
+    """Truncated Newton steps with backtracking; the preconditioner is renewed only when it gets slow."""
 
     def __init__(self, objective: Objective, tolerance: float) -> None:
         self.objective, self.tolerance = objective, tolerance

@@ -1,4 +1,4 @@
-"""Ragged sentences as rows, one row a token, and as padded batches."""
+"""Ragged sentences as rows, one row per token, and as padded batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tagtrace.tagger.scores import length_mask
 
 @dataclass(frozen=True)
 class Rows:
-    """Features (N, D) of ragged sentences one after the other, their labels (N,) and lengths (B,)."""
+    """Concatenated features (N, D) of ragged sentences, their labels (N,) and lengths (B,)."""
 
     features: Tensor
     labels: Tensor
@@ -46,7 +46,7 @@ class Rows:
         return Rows(self.features[start:stop], self.labels[start:stop], torch.tensor(lengths))
 
     def sorted_by_length(self) -> Rows:
-        """The same sentences, shortest first: chunks then hold sentences of like length and waste no step."""
+        """The same sentences, shortest first: chunks then have sentences of similar length and little padding."""
         order = self.lengths.argsort(stable=True)
         starts = self.lengths.cumsum(0) - self.lengths  # (B,)
         lengths = self.lengths[order]
@@ -65,7 +65,7 @@ def positions(lengths: Tensor) -> Tensor:
 
 
 def token_places(lengths: Tensor, sentences: Tensor) -> Tensor:
-    """The rows of the tokens of ``sentences`` (b,) where all sentences have ``lengths`` (B,), (n,)."""
+    """The rows (n,) of the tokens of ``sentences`` (b,), where ``lengths`` (B,) are those of all sentences."""
     starts, some = (lengths.cumsum(0) - lengths)[sentences], lengths[sentences]
     return torch.repeat_interleave(starts, some) + positions(some)
 
@@ -79,5 +79,5 @@ def pad_rows(rows: Tensor, lengths: Tensor) -> Tensor:
 
 
 def unpad_rows(padded: Tensor, lengths: Tensor) -> Tensor:
-    """The other way: (B, T, ...) to the real rows (N, ...)."""
+    """The inverse of ``pad_rows``: (B, T, ...) to rows (N, ...)."""
     return padded[length_mask(lengths, padded.shape[1], padded.device)]

@@ -1,13 +1,13 @@
-"""What a linear-chain CRF is made of.
+"""The scores of a linear-chain CRF.
 
 Conventions
 -----------
-- B sentences, T positions, C labels. Sentences are ragged: ``lengths`` (B,), at least 1, kept on the CPU; what
-  stands after a sentence's length is never read.
+- B sentences, T positions, C labels. Sentences are ragged: ``lengths`` (B,), at least 1, kept on the CPU;
+  positions after a sentence's length are never read.
 - ``transitions`` (C, C) are shared by all sentences, or given for each, (B, C, C).
 - The score of a label sequence is
   ``start[y_0] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_{T-1}]``;
-  ``transitions`` is indexed [from, to]. A score of minus infinity forbids.
+  ``transitions`` is indexed [from, to]. A score of minus infinity forbids a label or transition.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Scores:
         start: Tensor | None = None,
         end: Tensor | None = None,
     ) -> Scores:
-        """Scores with zeros for what is left out, and full lengths."""
+        """Scores with zeros for start and end, and full lengths, unless given."""
         num_sentences, num_steps, num_labels = emissions.shape
         zeros = emissions.new_zeros(num_labels)
         if lengths is None:
@@ -70,6 +70,6 @@ class Scores:
 
 
 def length_mask(lengths: Tensor, num_steps: int, device: torch.device | None = None) -> Tensor:
-    """True where a sentence is real, (B, T)."""
+    """True at the positions within each sentence, (B, T)."""
     mask = torch.arange(num_steps) < lengths.cpu().unsqueeze(1)
     return mask if device is None else mask.to(device)

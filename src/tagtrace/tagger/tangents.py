@@ -1,4 +1,4 @@
-"""How marginals move when scores move: the exact directional derivative of a forward-backward run.
+"""How marginals change with the scores: the exact directional derivative of a forward-backward run.
 
 Write a_t = log alpha_t and b_t = log beta_t for the logarithms of the forward and backward probabilities, and a
 dot for the derivative along one direction (de, dA, dstart, dend) of the scores. Then
@@ -36,7 +36,7 @@ class Tangent:
 class MarginalTangent:
     """Derivatives of the marginals: nodes (B, T, Q, C), and sums over sentences: edges (Q, C, C), first, last (Q, C).
 
-    Where sentences are kept apart: edges (B, Q, C, C), first and last (B, Q, C).
+    If sentences are kept apart: edges (B, Q, C, C), first and last (B, Q, C).
     """
 
     nodes: Tensor
@@ -48,12 +48,12 @@ class MarginalTangent:
 def marginal_tangent(run: ScaledRun, tangent: Tangent, *, apart: bool = False) -> MarginalTangent:
     """The derivative of the node marginals and of the summed edge, first and last marginals along each direction.
 
-    The sentences share their transitions, ``run.matrix`` (C, C). The sums are over all sentences, or ``apart`` for
-    each.
+    The sentences share their transitions, ``run.matrix`` (C, C). The sums are over all sentences, or with ``apart``
+    over each.
     """
     ordered = run.ordered
     moved = torch.where(ordered.mask[..., None, None], ordered.sort(tangent.emissions), 0.0)  # de (T, B, Q, C)
-    transitions = torch.where(run.matrix > 0, tangent.transitions, 0.0)  # forbidden ones do not move
+    transitions = torch.where(run.matrix > 0, tangent.transitions, 0.0)  # forbidden ones do not change
     ahead = _forward(run, moved, transitions, tangent.start)  # a' (T, B, Q, C)
     behind = _backward(run, moved, transitions, tangent.end)  # b' (T, B, Q, C)
     nodes = (run.alpha * run.beta).unsqueeze(2)  # (T, B, 1, C)

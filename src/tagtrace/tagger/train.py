@@ -1,4 +1,4 @@
-"""Train: from a labelled corpus to a tagger, in one call."""
+"""Training a tagger on a labelled corpus in one call."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def train(
 ) -> Tagger:
     """Train a tagger on ``corpus``.
 
-    ``encoder`` is ``lexical``, ``vectors:FILE``, ``precomputed:DIR``, ``transformer:NAME_OR_DIR``, or an encoder. One
-    that cannot be trained (vectors, precomputed) keeps its features, and the head is fitted exactly (``refit``). With
+    ``encoder`` is ``lexical``, ``vectors:FILE``, ``precomputed:DIR``, ``transformer:NAME_OR_DIR``, or an encoder. If
+    the encoder is not trainable (vectors, precomputed), only the head is fitted, exactly (``refit``). With
     ``dev``, the epoch with the lowest loss on it is kept. With ``checkpoint``, a folder, a run that was interrupted
     resumes when it is called again with the same arguments; call ``remove_checkpoint`` once the tagger is saved.
     """

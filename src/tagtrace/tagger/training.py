@@ -1,8 +1,8 @@
 """Training: Adam on the mean joint loss, by default as in the paper's appendix.
 
-Every step is a function of the weights, the optimiser's state and the step's number alone (the random numbers of
-a step are drawn from a seed made of the run's seed and that number), so a run that is killed and resumed from a
-checkpoint ends with the same weights as one that was not.
+Every step depends only on the weights, the optimiser's state and the step's number (its random numbers are drawn from
+a seed made of the run's seed and that number), so a run that is killed and resumed from a checkpoint ends with the same
+weights as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """The recipe. The defaults are the paper's: Adam, 2e-5, 15 epochs, dropout 0.3, clipping at 10."""
+    """How to train. The defaults are the paper's: Adam, 2e-5, 15 epochs, dropout 0.3, clipping at 10."""
 
     epochs: int = 15
     batch_size: int = 16
     learning_rate: float | None = None
-    """None: the encoder's own (2e-5 for a transformer)."""
+    """None: the encoder's default (2e-5 for a transformer)."""
     head_learning_rate: float | None = None
     """None: the same as the encoder's."""
     schedule: Literal["constant", "linear"] = "constant"
     """``linear`` falls to zero over the run, after a warm-up over its first tenth."""
     dropout: float = 0.3
     max_norm: float = 10.0
-    """Gradients are scaled down to this norm."""
+    """Gradients are clipped to this norm."""
     weight_decay: float = 0.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 on a GPU, float32 elsewhere. The head is always float32 or better."""
     keep: Literal["best", "last"] = "best"
-    """Which epoch's weights: those with the lowest dev loss, or the last (always, without dev data)."""
+    """The epoch whose weights are kept: the one with the lowest dev loss, or the last (always, without dev data)."""
     seed: int = 0
     checkpoint_seconds: float = 60.0
-    """A checkpoint is written at least this often (checked after each step)."""
+    """Seconds between checkpoints (checked after each step)."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
@@ -77,7 +77,7 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class Step:
-    """Where a run stands, for showing progress. ``dev_loss`` is there once an epoch."""
+    """The progress of a run. ``dev_loss`` is given once per epoch."""
 
     epoch: int
     num_epochs: int
@@ -90,7 +90,7 @@ class Step:
 
 @dataclass
 class History:
-    """What a run has seen so far; part of a checkpoint and of the saved tagger."""
+    """The losses of a run so far; part of a checkpoint and of the saved tagger."""
 
     train_loss: list[float] = field(default_factory=list)
     dev_loss: list[float] = field(default_factory=list)
@@ -107,15 +107,15 @@ def train_tagger(
     checkpoint: Path | None = None,
     progress: Callable[[Step], None] | None = None,
 ) -> History:
-    """Train ``tagger`` in place and leave it at the epoch that ``options.keep`` names.
+    """Train ``tagger`` in place and keep the weights of the epoch that ``options.keep`` names.
 
-    With ``checkpoint``, a folder, the run can be killed and called again with the same arguments. Its last checkpoint
-    stays there, in case saving the tagger fails: call ``remove_checkpoint`` once it is saved.
+    With ``checkpoint``, a folder, an interrupted run resumes when it is called again with the same arguments. The last
+    checkpoint is kept in case saving the tagger fails: call ``remove_checkpoint`` once the tagger is saved.
     """
     if not tagger.encoder.trainable:
-        raise TrainingError(f"a {tagger.encoder.kind} encoder is not trained; refit its head instead")
+        raise TrainingError(f"a {tagger.encoder.kind} encoder cannot be trained; refit the head instead")
     tagger.head.float()  # a refitted head is float64
-    with torch.random.fork_rng():  # the caller's random numbers stay as they were
+    with torch.random.fork_rng():  # the caller's random state is not changed
         run = _Run(tagger, sentences, dev, options or TrainOptions(), checkpoint)
         run.resume()
         while run.step < run.num_steps:
@@ -124,7 +124,7 @@ def train_tagger(
 
 
 class _Run:
-    """One training run: the tagger, the optimiser, and where it stands."""
+    """One training run: the tagger, the optimiser and the progress."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class _Run:
         self.checkpoint = None if folder is None else Checkpoint(folder, self._fingerprint())
 
     def _fingerprint(self) -> dict[str, object]:
-        """What must be equal for a checkpoint to belong to this run."""
+        """Everything that must be equal for a checkpoint to belong to this run."""
         options = {k: v for k, v in self.options.to_json().items() if k != "checkpoint_seconds"}
         sizes = {name: list(value.shape) for name, value in self.tagger.state_dict().items()}
         return {
@@ -189,7 +189,7 @@ class _Run:
             progress(Step(epoch + 1, self.options.epochs, self.step, self.num_steps, loss, left, dev_loss))
 
     def _batch(self, epoch: int, index: int) -> list[Example]:
-        """Batch ``index`` of an epoch: shuffled, with sentences of like length together to save padding."""
+        """Batch ``index`` of an epoch: shuffled, with sentences of similar length together to save padding."""
         if getattr(self, "_shuffled_epoch", None) != epoch:
             self._shuffled_epoch, self._shuffled = epoch, self._shuffle(epoch)
         return [self.examples[i] for i in self._shuffled[index]]
@@ -256,7 +256,7 @@ def _examples(tagger: Tagger, sentences: Sequence[Sentence], what: str) -> list[
 
 
 def _digest(sentences: Sequence[Sentence]) -> str:
-    """A checksum of tokens, labels and documents: one label more or less is another run."""
+    """A checksum of tokens, labels and documents."""
     digest = hashlib.sha256()
     for sentence in sentences:
         digest.update(repr((sentence.document, sentence.tokens, sentence.labels)).encode())
@@ -285,12 +285,12 @@ def _autocast(device: torch.device, precision: str) -> torch.autocast:
 
 
 def _mix(seed: int, number: int) -> int:
-    """One seed out of two numbers."""
+    """One seed made of two numbers."""
     return (seed * 1_000_003 + number) % 2**63
 
 
 class _Clock:
-    """Seconds since the last mark, and per step since the clock was made."""
+    """Seconds since the last mark, and seconds per step since the clock was created."""
 
     def __init__(self) -> None:
         self.start = self.last = time.monotonic()

@@ -1,4 +1,4 @@
-"""Encoders: D features for each token, by four kinds behind one base class."""
+"""Encoders: D features for each token; four kinds with one base class."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = [
 
 
 def build_encoder(spec: str, sentences: Sequence[Sentence], seed: int = 0) -> Encoder:
-    """A new encoder from what a user writes: ``lexical``, ``vectors:FILE``, ``precomputed:DIR``, ``transformer:NAME``.
+    """A new encoder from its name: ``lexical``, ``vectors:FILE``, ``precomputed:DIR`` or ``transformer:NAME``.
 
     ``sentences`` are the training data, from which ``vectors`` takes the parts of speech it knows; ``seed`` is for the
-    first weights of ``lexical``.
+    initial weights of ``lexical``.
     """
     kind, _, source = spec.partition(":")
     if kind == "lexical" and not source:
@@ -41,7 +41,7 @@ def build_encoder(spec: str, sentences: Sequence[Sentence], seed: int = 0) -> En
             torch.manual_seed(seed)
             return Lexical()
     if kind in ENCODERS and kind != "lexical" and not source:
-        raise OptionError(f"encoder {spec!r}: say where it is, for example {kind}:PATH")
+        raise OptionError(f"encoder {spec!r}: give its location, for example {kind}:PATH")
     if kind == "vectors":
         return Vectors.fit(Path(source), sentences)
     if kind == "precomputed":

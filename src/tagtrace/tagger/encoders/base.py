@@ -1,4 +1,4 @@
-"""What every encoder offers: D features for each token of a sentence."""
+"""The interface of every encoder: D features for each token of a sentence."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from tagtrace.data.sentence import Sentence
 
 
 class Encoder(nn.Module, ABC):
-    """Maps sentences to features, one row a token.
+    """Maps sentences to features, one row per token.
 
-    ``prepare`` turns one sentence into what ``forward`` needs (ids, rows), on the CPU, once;
-    ``forward`` turns a batch of those into features (N, D), the tokens of all sentences one after
-    the other, on the encoder's device. A trainable encoder lets gradients through ``forward``.
+    ``prepare`` converts one sentence into the input of ``forward`` (ids, rows), on the CPU, once; ``forward`` converts
+    a batch of those into features (N, D), the tokens of all sentences concatenated, on the encoder's device. A
+    trainable encoder lets gradients through ``forward``.
     """
 
     kind: ClassVar[str]
-    """The word users write: ``lexical``, ``vectors``, ``precomputed``, ``transformer``."""
+    """The name that users give: ``lexical``, ``vectors``, ``precomputed``, ``transformer``."""
     trainable: ClassVar[bool]
     """Whether training changes the encoder. If not, the head alone is fitted."""
     learning_rate: ClassVar[float] = 2e-5
-    """What training uses unless told otherwise (the paper's for transformers)."""
+    """The default learning rate (the paper's for transformers)."""
     dim: int
-    """D, the number of features of a token."""
+    """D, the number of features per token."""
 
     def settings(self) -> dict[str, object]:
-        """What, beside its weights, decides the features it gives in training."""
+        """Everything, apart from its weights, that its features in training depend on."""
         return {}
 
     def check_corpus(self, corpus: Corpus) -> None:
-        """Refuse a file that the encoder cannot serve, before any work is done."""
+        """Raise, before any work is done, if the encoder cannot encode a file."""
 
     @abstractmethod
     def prepare(self, sentence: Sentence) -> Any:
-        """What ``forward`` needs to know of one sentence."""
+        """The input of ``forward`` for one sentence."""
 
     @abstractmethod
     def forward(self, batch: Sequence[Any]) -> Tensor:

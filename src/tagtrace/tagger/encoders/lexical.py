@@ -1,9 +1,9 @@
 """The offline encoder: spelling features, hashed, and a small network over neighbours, trained from scratch.
 
 A token's word form, lower-cased form, affixes, character trigrams and shape are hashed into one table of
-embeddings and summed; two layers then mix in the neighbours within two tokens each. A token's features are what
-the layers give beside its own sum. No vocabulary is kept, so any word has features, and nothing is downloaded.
-Layers over neighbours are a few large matrix products, where a recurrent network would take a small one a token.
+embeddings and summed; two layers then mix in the neighbours of each token. A token's features are the output of the
+layers and its own sum. No vocabulary is kept, so any word has features, and nothing is downloaded. Layers over
+neighbours are a few large matrix products, where a recurrent network would need a small one per token.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LexicalOptions:
     hidden: int = 256
     dropout: float = 0.5
     form_dropout: float = 0.5
-    """How often training hides a word's own form, so that spelling and neighbours must do."""
+    """How often training hides a word's form, so that the tagger learns from spelling and neighbours."""
 
     def __post_init__(self) -> None:
         if min(self.buckets, self.width, self.hidden) < 1:
@@ -60,7 +60,7 @@ def shape(word: str) -> str:
 
 
 def spelling(word: str) -> tuple[list[str], list[str]]:
-    """Features of the word form, and features shared with words spelt alike.
+    """Features of the word form, and features shared with words of similar spelling.
 
     >>> spelling("Oslo")[0]
     ['w=Oslo', 'l=oslo']
@@ -83,14 +83,14 @@ class Neighbours(nn.Module):
         self.linear = nn.Linear(len(self.offsets) * width, hidden)
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """(N, width) -> (N, hidden); beyond a sentence's ends stand zeros."""
+        """(N, width) -> (N, hidden); zeros beyond the ends of a sentence."""
         edge = torch.cat([rows, rows.new_zeros(1, rows.shape[1])])  # row N is zero
         index = neighbour_index(lengths, self.offsets).to(rows.device)  # (N, offsets)
         return F.relu(self.linear(edge[index].flatten(1)))
 
 
 def neighbour_index(lengths: Tensor, offsets: Sequence[int]) -> Tensor:
-    """Row numbers of each token's neighbours in its own sentence, N where there is none: (N, offsets).
+    """Row numbers of each token's neighbours in its own sentence, N if there is none: (N, offsets).
 
     >>> neighbour_index(torch.tensor([2, 1]), [-1, 1]).tolist()
     [[3, 1], [0, 3], [3, 3]]

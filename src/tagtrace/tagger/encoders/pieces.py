@@ -1,7 +1,7 @@
-"""Words as a transformer sees them: cut into pieces, and the pieces into windows that the model can hold.
+"""Words as a transformer reads them: split into pieces, and the pieces into windows that fit the model.
 
-A sentence longer than the model's limit becomes several overlapping windows. Every piece then occurs in one
-window or more, and is read from the one where it lies farthest from an edge at which text was cut off.
+A sentence longer than the model's limit becomes several overlapping windows. Every piece is then in one window or
+more, and is read from the one where it is farthest from an edge at which the text was cut.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Pieces:
     window: Tensor
     """(P,): which window each piece is read from."""
     place: Tensor
-    """(P,): where in that window it stands."""
+    """(P,): its position in that window."""
     counts: Tensor
     """(T,): how many pieces each token has; never 0."""
 
@@ -46,7 +46,7 @@ class Piecer:
 
     @property
     def num_special(self) -> int:
-        """How many special pieces surround a window."""
+        """The number of special pieces around a window."""
         return len(self.prefix) + len(self.suffix)
 
     def cut_words(self, words: Sequence[str]) -> list[list[int]]:
@@ -58,7 +58,7 @@ class Piecer:
         return [ids or [self._unknown] for ids in pieces]
 
     def _special_pieces(self) -> tuple[list[int], list[int]]:
-        """What the tokenizer puts before and after a sentence, seen on a word of its own."""
+        """The pieces that the tokenizer adds before and after a sentence, found by encoding one word."""
         encoding = self._encode([self._before_word + "a"], special=True)
         is_special = encoding.special_tokens_mask
         start = is_special.index(0) if 0 in is_special else len(is_special)
@@ -70,7 +70,7 @@ class Piecer:
 
 
 def cut_windows(words: Sequence[Sequence[int]], piecer: Piecer, max_pieces: int, overlap: int) -> Pieces:
-    """Lay a sentence's pieces out in windows of at most ``max_pieces``, special ones included."""
+    """Split a sentence's pieces into windows of at most ``max_pieces``, special pieces included."""
     ids = [piece for word in words for piece in word]
     bounds = window_bounds(len(ids), max_pieces - piecer.num_special, overlap)
     window, place = most_central(bounds, len(ids))
@@ -85,7 +85,7 @@ def cut_windows(words: Sequence[Sequence[int]], piecer: Piecer, max_pieces: int,
 
 
 def window_bounds(num_pieces: int, capacity: int, overlap: int) -> list[tuple[int, int]]:
-    """Windows ``start:stop`` that cover all pieces; neighbours share ``overlap`` or, at the end, more.
+    """Windows ``start:stop`` that cover all pieces; neighbours share ``overlap`` pieces or, at the end, more.
 
     >>> window_bounds(5, 8, 2), window_bounds(10, 6, 2), window_bounds(11, 6, 2), window_bounds(0, 6, 2)
     ([(0, 5)], [(0, 6), (4, 10)], [(0, 6), (4, 10), (5, 11)], [])
@@ -98,9 +98,9 @@ def window_bounds(num_pieces: int, capacity: int, overlap: int) -> list[tuple[in
 
 
 def most_central(bounds: Sequence[tuple[int, int]], num_pieces: int) -> tuple[Ints, Ints]:
-    """For each piece (P,), the window where it is farthest from a cut edge, and its place there.
+    """For each piece (P,), the window where it is farthest from a cut edge, and its position there.
 
-    The sentence's own ends are no cuts.
+    The ends of the sentence are not cuts.
 
     >>> most_central([(0, 6), (4, 10)], 10)[0].tolist()
     [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
@@ -121,7 +121,7 @@ def most_central(bounds: Sequence[tuple[int, int]], num_pieces: int) -> tuple[In
 
 
 def _unknown_id(tokenizer: Any) -> int:
-    """The piece that stands for a word without pieces."""
+    """The piece that replaces a word without pieces."""
     candidates = (
         tokenizer.unk_token_id,
         tokenizer.mask_token_id,
@@ -132,7 +132,7 @@ def _unknown_id(tokenizer: Any) -> int:
 
 
 def _is_byte_level(backend: Any) -> bool:
-    """Whether words carry the space before them (RoBERTa, GPT-2), so that ours need one too."""
+    """Whether words include the space before them (RoBERTa, GPT-2), so that ours need one too."""
     if backend.pre_tokenizer is None:
         return False
     state = json.loads(backend.pre_tokenizer.__getstate__())
@@ -140,5 +140,5 @@ def _is_byte_level(backend: Any) -> bool:
 
 
 def _without_surrogates(word: str) -> str:
-    """Lone surrogates (possible in JSON) are no text to a tokenizer."""
+    """The word without lone surrogates (possible in JSON), which a tokenizer cannot read."""
     return word.encode("utf-8", "replace").decode("utf-8")

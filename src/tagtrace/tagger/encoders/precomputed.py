@@ -1,4 +1,4 @@
-"""The user's own features: one array a data file, one row a token, computed by any program."""
+"""The user's own features: one array per data file, one row per token, computed by any program."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Precomputed(Encoder):
     """Rows of arrays in a folder: the tokens of `train.conll` are the rows of `train.conll.npy`.
 
     Row r is the r-th token of the file, counted from 0 over all its sentences. `train.conll.gz` may use
-    `train.conll.npy` too; `train.conll.safetensors` holds the same as a tensor named `features`. Arrays are
-    memory-mapped and never copied: a saved encoder points to the folder and checks that it did not change.
+    `train.conll.npy` too; `train.conll.safetensors` has the same rows as a tensor named `features`. Arrays are
+    memory-mapped and never copied: a saved encoder points to the folder and checks that it has not changed.
     """
 
     kind: ClassVar[str] = "precomputed"
@@ -42,14 +42,14 @@ class Precomputed(Encoder):
         self.folder = Path(folder)
         self._arrays = _open_arrays(self.folder)
         self.dim = next(iter(self._arrays.values())).shape[1]
-        self.register_buffer("_device", torch.empty(0), persistent=False)  # says where features go
+        self.register_buffer("_device", torch.empty(0), persistent=False)  # its device is where features go
 
     def prepare(self, sentence: Sentence) -> Tensor:
         """Features (T, D): the sentence's rows of its file's array."""
         array = self._array_of(sentence)
         if sentence.offset < 0:
             raise EncoderError(
-                f"{sentence.path}: the tokens of {sentence.id!r} do not follow each other in the file, so they have no"
+                f"{sentence.path}: the tokens of {sentence.id!r} are not contiguous in the file, so they have no"
                 " rows of their own; give whole documents, or use the unit sentence"
             )
         start, stop = sentence.offset, sentence.offset + len(sentence)
@@ -64,7 +64,7 @@ class Precomputed(Encoder):
         if not finite.all():
             row = start + int((~finite).nonzero()[0])
             raise EncoderError(
-                f"{array.path}, row {row}: holds NaN, infinity or a number too large for float32;"
+                f"{array.path}, row {row}: contains NaN, infinity or a number too large for float32;"
                 " compute that row again"
             )
         return features
@@ -83,7 +83,7 @@ class Precomputed(Encoder):
         return torch.cat(list(batch)).to(self._device.device)  # (N, D)
 
     def save(self, folder: Path) -> None:
-        """Write where the arrays are and what they were; the arrays themselves stay where they are."""
+        """Write where the arrays are and their checksums; the arrays themselves are not copied."""
         description = {
             "kind": self.kind,
             "folder": str(self.folder),
@@ -105,7 +105,7 @@ class Precomputed(Encoder):
         return encoder
 
     def _check_unchanged(self, arrays: dict[str, Any]) -> None:
-        """Refuse arrays other than those the encoder was saved with; new ones beside them are welcome."""
+        """Raise if an array has changed since the encoder was saved; new arrays may be added."""
         present = {array.path.name: array for array in self._arrays.values()}
         for name, before in arrays.items():
             if name not in present:
@@ -119,10 +119,10 @@ class Precomputed(Encoder):
                     )
 
     def _array_of(self, sentence: Sentence) -> _Array:
-        """The array whose name is the sentence's file's, with or without `.gz`."""
+        """The array named after the sentence's file, with or without `.gz`."""
         if not sentence.path:
             raise EncoderError(
-                f"sentence {sentence.id!r} comes from no file, so it has no rows in {self.folder};"
+                f"sentence {sentence.id!r} does not come from a file, so it has no rows in {self.folder};"
                 " read it from a file, or use another encoder"
             )
         name = Path(sentence.path).name
@@ -147,19 +147,19 @@ class _Array(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Tensor:
-        """Rows ``start:stop`` as float32 in memory of their own."""
+        """A float32 copy of rows ``start:stop``."""
 
     def describe(self) -> dict[str, Any]:
-        """What must stay as it is, as JSON."""
+        """What must not change, as JSON."""
         return {"shape": list(self.shape), "dtype": self.dtype, "checksum": _checksum(self.path)}
 
     def _set_shape(self, shape: Sequence[int]) -> None:
         if len(shape) != 2 or shape[1] == 0:
-            raise EncoderError(f"{self.path}: has shape {tuple(shape)}; expected (tokens, features), one row a token")
+            raise EncoderError(f"{self.path}: has shape {tuple(shape)}; expected (tokens, features), one row per token")
         self.shape = (shape[0], shape[1])
 
     def _refuse_dtype(self) -> EncoderError:
-        return EncoderError(f"{self.path}: holds {self.dtype}; save it as float16, bfloat16, float32 or float64")
+        return EncoderError(f"{self.path}: has dtype {self.dtype}; save it as float16, bfloat16, float32 or float64")
 
 
 class _NumpyArray(_Array):
@@ -208,7 +208,7 @@ _READERS = {".npy": _NumpyArray, ".safetensors": _SafetensorsArray}
 
 
 def _open_arrays(folder: Path) -> dict[str, _Array]:
-    """Every array in a folder, by the name of the data file it belongs to; all of one width."""
+    """Every array in a folder, by the name of its data file; all have the same number of features."""
     if not folder.is_dir():
         raise EncoderError(f"{folder}: no such folder of features; give one with FILE.npy for each data FILE")
     arrays: dict[str, _Array] = {}
@@ -216,10 +216,10 @@ def _open_arrays(folder: Path) -> dict[str, _Array]:
         if path.suffix not in _READERS or path.name.startswith("."):
             continue
         if path.stem in arrays:
-            raise EncoderError(f"{folder}: both {arrays[path.stem].path.name} and {path.name}; keep one of them")
+            raise EncoderError(f"{folder}: has both {arrays[path.stem].path.name} and {path.name}; keep one of them")
         arrays[path.stem] = _READERS[path.suffix](path)
     if not arrays:
-        raise EncoderError(f"{folder}: holds no .npy or .safetensors; give one FILE.npy for each data FILE")
+        raise EncoderError(f"{folder}: has no .npy or .safetensors files; give one FILE.npy for each data FILE")
     _check_widths(list(arrays.values()))
     return arrays
 
@@ -229,13 +229,13 @@ def _check_widths(arrays: list[_Array]) -> None:
     for other in arrays[1:]:
         if other.shape[1] != first.shape[1]:
             raise EncoderError(
-                f"{other.path}: {other.shape[1]} features a token, but {first.path.name} has"
+                f"{other.path}: {other.shape[1]} features per token, but {first.path.name} has"
                 f" {first.shape[1]}; all arrays must come from one encoder"
             )
 
 
 def _checksum(path: Path) -> str:
-    """SHA-256 of a file's size and of at most 64 blocks spread evenly over it, so that it is always quick."""
+    """SHA-256 of a file's size and of at most 64 blocks spread evenly over it, so that it is fast for any size."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     last = max(size - _BLOCK, 0)

@@ -1,4 +1,4 @@
-"""English function words: the list behind the `stop word` indicator of ``vectors``."""
+"""English function words, for the `stop word` indicator of ``vectors``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Any Hugging Face encoder: a token's features are the mean of its pieces' last-layer vectors.
 
 Sentences longer than the model's limit are read in overlapping windows (see ``pieces``), so that no token is
-ever dropped. BigBird's sparse attention depends on the padded length, so its long windows are run only with
-others of the same number of blocks: a sentence's features never depend on its companions in the batch.
+dropped. BigBird's sparse attention depends on the padded length, so its long windows are run only with others of
+the same number of blocks: a sentence's features never depend on the rest of its batch.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tagtrace.tagger.encoders.base import Encoder
 from tagtrace.tagger.encoders.pieces import Piecer, Pieces, cut_windows
 
 DEFAULT_WINDOW = 2048
-"""Pieces in a window of a model that sets no limit."""
+"""Number of pieces in a window for a model without a limit."""
 PIECES_PER_CALL = 1 << 15
-"""A batch with more padded pieces than this is run in several calls."""
+"""Maximum number of padded pieces per call of the model."""
 
 
 class Transformer(Encoder):
     """A pretrained encoder by name or folder, fine-tuned in training.
 
-    ``max_pieces`` bounds a window, special pieces included (default: what the model can hold);
-    neighbouring windows share ``overlap`` pieces (default: a quarter of a window).
+    ``max_pieces`` limits the size of a window, special pieces included (default: the model's limit); neighbouring
+    windows share ``overlap`` pieces (default: a quarter of a window).
     """
 
     kind: ClassVar[str] = "transformer"
@@ -97,7 +97,7 @@ class Transformer(Encoder):
         return encoder
 
     def _window_size(self, wanted: int | None) -> int:
-        """How many pieces a window holds, special ones included."""
+        """The number of pieces in a window, special pieces included."""
         positions = _num_positions(self.model)
         if block := _block_size(self.model):  # BigBird pads to whole blocks
             positions = positions // block * block
@@ -105,14 +105,14 @@ class Transformer(Encoder):
         if wanted is not None and not least <= wanted <= (positions or wanted):
             most = positions or "any number of"
             raise OptionError(f"max_pieces = {wanted}: {self.name} takes {least} to {most} pieces at a time")
-        from_tokenizer = self.tokenizer.model_max_length  # a huge number where there is no limit
+        from_tokenizer = self.tokenizer.model_max_length  # a huge number if there is no limit
         limits = [limit for limit in (positions, from_tokenizer) if least <= limit < 1_000_000]
         return wanted or min(limits, default=DEFAULT_WINDOW)
 
     def _window_overlap(self, wanted: int | None) -> int:
         capacity = self.max_pieces - self._piecer.num_special
         if wanted is not None and not 0 <= wanted < capacity:
-            raise OptionError(f"overlap = {wanted}: windows hold {capacity} pieces of text; take 0 to {capacity - 1}")
+            raise OptionError(f"overlap = {wanted}: windows have {capacity} pieces of text; choose 0 to {capacity - 1}")
         return capacity // 4 if wanted is None else wanted
 
     def _run(self, windows: list[Tensor], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -139,7 +139,7 @@ class Transformer(Encoder):
                 yield width, numbers[i : i + step]
 
     def _sparse_width(self, length: int) -> int:
-        """The whole blocks that a window fills under BigBird's sparse attention; 0 if attention is full."""
+        """The length of a window in whole blocks under BigBird's sparse attention; 0 if attention is full."""
         block = _block_size(self.model)
         if not block or length <= (5 + 2 * self.model.config.num_random_blocks) * block:
             return 0
@@ -174,9 +174,9 @@ def _window_numbers(batch: Sequence[Pieces]) -> Tensor:
 
 
 def _num_positions(model: Any) -> int:
-    """How many pieces the model has positions for; 0 if it sets no limit.
+    """The number of positions that the model has; 0 if it has no limit.
 
-    RoBERTa and its kin number positions from ``padding_idx + 1`` on, so some of theirs are never used.
+    RoBERTa and similar models number positions from ``padding_idx + 1``, so some of theirs are never used.
     """
     positions = getattr(model.config, "max_position_embeddings", None) or 0
     tables = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
@@ -197,7 +197,7 @@ def _block_size(model: Any) -> int:
 
 
 def _set_attention(model: Any, kind: str) -> None:
-    """Switch BigBird's attention. The new modules take over the old weights: meta ones will do."""
+    """Switch BigBird's attention. The new modules take over the old weights, so meta tensors are enough."""
     if model.attention_type != kind:
         with torch.device("meta"):
             model.set_attention_type(kind)
@@ -217,7 +217,7 @@ def _load_pretrained(name: str) -> tuple[Any, Any]:
                 if folder.is_dir():
                     raise
                 model, info, tokenizer = _from_pretrained(transformers, source, local_files_only=False)
-    except Exception as error:  # whatever Hugging Face raises, the user needs one line
+    except Exception as error:  # Hugging Face raises many kinds; the user needs one line
         raise EncoderError(_explain(name, folder, error)) from error
     _check_model(name, model, info, tokenizer)
     return model.float(), tokenizer
@@ -232,7 +232,7 @@ def _from_pretrained(transformers: Any, source: str, **options: Any) -> tuple[An
 
 
 def _check_folder(name: str, folder: Path) -> None:
-    """Refuse what is plainly meant to be a folder but is not one, or not a model's."""
+    """Raise if a name is clearly meant as a folder but is not one, or the folder has no model."""
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise EncoderError(
@@ -247,28 +247,30 @@ def _explain(name: str, folder: Path, error: Exception) -> str:
     reason = reason if len(reason) <= 160 else f"{reason[:160]}..."
     if folder.is_dir():
         return (
-            f"{name}: cannot be loaded ({reason}); the folder should hold config.json, model.safetensors and"
+            f"{name}: cannot be loaded ({reason}); the folder should have config.json, model.safetensors and"
             " tokenizer.json, as save_pretrained writes them"
         )
     return (
-        f"{name}: neither a folder here nor in the local cache, and the model hub did not give it ({reason});"
+        f"{name}: neither a folder nor in the local cache, and it could not be downloaded ({reason});"
         " check the name and the network, or give a folder written by save_pretrained"
     )
 
 
 def _check_model(name: str, model: Any, info: dict[str, Any], tokenizer: Any) -> None:
-    """Refuse models that would load and then give useless features."""
+    """Raise for models that would load but give useless features."""
     if not tokenizer.is_fast:
         raise EncoderError(f"{name}: has no fast tokenizer (tokenizer.json); use a model that has one")
-    if set(tokenizer.get_vocab().values()) <= set(tokenizer.all_special_ids):  # made up for want of files
+    if set(tokenizer.get_vocab().values()) <= set(
+        tokenizer.all_special_ids
+    ):  # transformers makes up a tokenizer if files are missing
         raise EncoderError(f"{name}: its tokenizer knows no words; tokenizer.json is missing or empty")
     if model.config.is_encoder_decoder or not hasattr(model.config, "hidden_size"):
-        raise EncoderError(f"{name}: {type(model).__name__} is no plain encoder; use one such as BERT or RoBERTa")
+        raise EncoderError(f"{name}: {type(model).__name__} is not a plain encoder; use one such as BERT or RoBERTa")
     missing = sorted(key for key in info["missing_keys"] if "pooler" not in key)
     if missing:
         raise EncoderError(
-            f"{name}: the weights lack {missing[0]} and {len(missing) - 1} more, which would be random;"
-            " the weights and config.json do not belong together"
+            f"{name}: {len(missing)} of its weights are missing, for example {missing[0]}, and would be random;"
+            " give the weights that belong to its config.json"
         )
 
 
@@ -284,7 +286,7 @@ def _import_transformers() -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Hugging Face's notes and progress bars; errors are raised all the same."""
+    """Silence Hugging Face's messages and progress bars; errors are still raised."""
     from huggingface_hub.utils import logging as hub  # noqa: PLC0415
     from transformers.utils import logging as models  # noqa: PLC0415
 

@@ -5,7 +5,7 @@ Layout of one token's features, with d the vectors' size and K the number of par
     vector (d) | unknown (1) | own (K + 4) | left (K + 5) | right (K + 5)
 
 ``own`` is the part of speech as a one-hot followed by the four ``FLAGS``; ``left`` and ``right`` are the
-neighbours' own indicators followed by one more for "there is no neighbour".
+neighbours' own indicators followed by one for "there is no neighbour".
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from tagtrace.tagger.encoders.base import Encoder
 from tagtrace.tagger.encoders.stopwords import STOP_WORDS
 
 FLAGS = ("digit", "capital", "title", "stop")
-"""The indicators of a word, beside its part of speech, in order."""
+"""The indicators of a word, apart from its part of speech, in order."""
 
 _UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 _NPZ_HINT = "save it with numpy.savez(file, words=numpy.array(words, dtype=str), vectors=vectors)"
 _TEXT_HINT = "each line should be a word and its numbers, separated by spaces, in UTF-8"
 
 Words = list[str]
-Rows = NDArray[np.floating[Any]]
+FloatArray = NDArray[np.floating[Any]]
 
 
 class Vectors(Encoder):
     """A fixed vector for each known word, and indicators of the word and of its two neighbours.
 
-    A word is looked up as written, then lower-cased; if neither is known its vector is zero and its
-    `unknown` indicator is one. A part of speech that ``fit`` did not see is all zeros.
+    A word is looked up as written, then in lower case; if neither is known its vector is zero and its `unknown`
+    indicator is one. A part of speech that ``fit`` did not see is all zeros.
     """
 
     kind: ClassVar[str] = "vectors"
@@ -56,7 +56,7 @@ class Vectors(Encoder):
     _device: Tensor
 
     def __init__(self, words: Sequence[str], vectors: Tensor, pos: Sequence[str] = ()) -> None:
-        """``vectors`` (V, d) are those of ``words``, float16 or float32; ``pos`` the parts of speech."""
+        """``vectors`` (V, d) are those of ``words``, in float16 or float32; ``pos`` are the parts of speech."""
         super().__init__()
         self.words = tuple(words)
         self.vectors = vectors  # (V, d): stays on the CPU, where `prepare` reads it
@@ -66,7 +66,7 @@ class Vectors(Encoder):
         for row, word in enumerate(self.words):
             self._row.setdefault(word, row)
         self._column = {tag: column for column, tag in enumerate(self.pos)}
-        self.register_buffer("_device", torch.empty(0), persistent=False)  # says where features go
+        self.register_buffer("_device", torch.empty(0), persistent=False)  # its device is where features go
 
     @classmethod
     def fit(cls, path: str | Path, sentences: Iterable[Sentence]) -> Self:
@@ -145,14 +145,14 @@ def _left(own: Tensor) -> Tensor:
 
 
 def _right(own: Tensor) -> Tensor:
-    """As ``_left``, of the right neighbour: (T, K + 5)."""
+    """Like ``_left``, for the right neighbour: (T, K + 5)."""
     return _left(own.flip(0)).flip(0)
 
 
-def _read_npz(path: Path) -> tuple[Words, Rows]:
+def _read_npz(path: Path) -> tuple[Words, FloatArray]:
     """The arrays ``words`` (V,) and ``vectors`` (V, d) of a NumPy archive."""
     if path.is_file() and not zipfile.is_zipfile(path):
-        raise EncoderError(f"{path}: cannot be read as .npz, or only half of it is here; {_NPZ_HINT}")
+        raise EncoderError(f"{path}: cannot be read as .npz, or is incomplete; {_NPZ_HINT}")
     try:
         with np.load(path, allow_pickle=False) as arrays:
             if missing := {"words", "vectors"} - set(arrays):
@@ -162,7 +162,7 @@ def _read_npz(path: Path) -> tuple[Words, Rows]:
         raise EncoderError(f"{path}: no such file of word vectors; check the path") from error
     except _UNREADABLE as error:
         if "allow_pickle" in str(error):
-            raise EncoderError(f"{path}: holds Python objects, which are never loaded; {_NPZ_HINT}") from error
+            raise EncoderError(f"{path}: contains Python objects, which are never loaded; {_NPZ_HINT}") from error
         raise EncoderError(f"{path}: cannot be read as .npz ({error}); {_NPZ_HINT}") from error
     if words.dtype.kind != "U" or words.ndim != 1:
         raise EncoderError(
@@ -175,7 +175,7 @@ def _read_npz(path: Path) -> tuple[Words, Rows]:
     return words.tolist(), vectors
 
 
-def _read_text(path: Path) -> tuple[Words, Rows]:
+def _read_text(path: Path) -> tuple[Words, FloatArray]:
     """GloVe's or word2vec's text format: a word and its numbers on each line."""
     words: Words = []
     values = array("f")
@@ -191,12 +191,12 @@ def _read_text(path: Path) -> tuple[Words, Rows]:
     except FileNotFoundError as error:
         raise EncoderError(f"{path}: no such file of word vectors; check the path") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise EncoderError(f"{path}: cannot be read ({error}); is it whole?") from error
+        raise EncoderError(f"{path}: cannot be read ({error}); check that the file is complete") from error
     return words, np.array(values, dtype=np.float32).reshape(len(words), size)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines that are not empty. Only a newline ends a line: words may hold odd spaces."""
+    """Numbered lines that are not empty. Only a newline ends a line: words may contain unusual spaces."""
     opener = cast(Any, gzip.open if path.suffix == ".gz" else open)
     with opener(path, "rb") as stream:
         for number, line in enumerate(stream, start=1):
@@ -219,7 +219,7 @@ def _header_size(line: str) -> int:
 
 
 def _split_line(path: Path, number: int, line: str, size: int) -> tuple[str, list[float]]:
-    """A word (which may hold spaces) and its ``size`` numbers; the first line, size 0, sets the size."""
+    """A word (which may contain spaces) and its ``size`` numbers; the first line, size 0, sets the size."""
     word, *fields = line.rsplit(" ", size) if size else line.split(" ")
     numbers = [_number(field) for field in fields]
     bad = [field for field, value in zip(fields, numbers, strict=True) if value is None]
@@ -232,7 +232,7 @@ def _split_line(path: Path, number: int, line: str, size: int) -> tuple[str, lis
     values = [value for value in numbers if value is not None]
     if not all(map(isfinite, values)):
         raise EncoderError(
-            f"{at(path, number)}: the vector of {word!r} holds NaN or infinity; remove or mend that line"
+            f"{at(path, number)}: the vector of {word!r} contains NaN or infinity; remove or fix that line"
         )
     return word, values
 
@@ -244,16 +244,16 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _check_vectors(path: Path, words: Words, vectors: Rows) -> None:
-    """Refuse what could never give usable features."""
+def _check_vectors(path: Path, words: Words, vectors: FloatArray) -> None:
+    """Raise for vectors that cannot give usable features."""
     if not words or vectors.shape[1] == 0:
-        raise EncoderError(f"{path}: holds no vectors; {_TEXT_HINT}, or .npz with `words` and `vectors`")
+        raise EncoderError(f"{path}: has no vectors; {_TEXT_HINT}, or .npz with `words` and `vectors`")
     if len(words) != len(vectors):
-        raise EncoderError(f"{path}: {len(words)} words but {len(vectors)} vectors; they must pair up")
+        raise EncoderError(f"{path}: {len(words)} words but {len(vectors)} vectors; give one vector for each word")
     with np.errstate(over="ignore"):
         finite = np.isfinite(vectors.astype(np.float32, copy=False)).all(axis=1)  # (V,)
     if not finite.all():
         word = words[int(np.argmin(finite))]
         raise EncoderError(
-            f"{path}: the vector of {word!r} holds NaN, infinity or a number too large for float32; remove or mend it"
+            f"{path}: the vector of {word!r} contains NaN, infinity or a number too large for float32; remove or fix it"
         )
