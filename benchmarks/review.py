@@ -2,13 +2,13 @@
 
     python benchmarks/review.py --out benchmarks/results/review.json
 
-All data are invented, with 200,000 tokens. Features (D = 768, float16) are rows of a random table, chosen by each token's hash, and the head
-is random, because the cost of a request does not depend on their values. Nor does it depend on the values of the
-curvature, which is a random positive definite matrix (benchmarks/query.py). The application is served by uvicorn on
-this machine, and one client that keeps its connection, as a browser does, requests each route many times with changing
-arguments. Times are measured from sending a request until the whole response is read. If Chromium and selenium are
-installed, the page is measured too: from the start of a navigation until the first row is painted, and from a key press
-until its effect is painted. docs/review.md states the targets.
+All data, 200,000 tokens, are invented. Features (D = 768, float16) are rows of a random table, chosen by each token's
+hash, and the head is random, because the cost of a request does not depend on their values. Nor does it depend on the
+values of the curvature, which is a random positive definite matrix (benchmarks/query.py). The application is served by
+uvicorn on this machine, and one client that keeps its connection, as a browser does, requests each route many times
+with changing arguments. Times are measured from sending a request until the whole response is read. If Chromium and
+selenium are installed, the page is measured too: from the start of a navigation until the first row is painted, and
+from a key press until its effect is painted. docs/review.md states the targets.
 """
 
 from __future__ import annotations

@@ -57,7 +57,8 @@ def test_the_page_has_tables_figures_commands_and_costs(tmp_path: Path) -> None:
     links = re.findall(r"\]\((results/[^)]+)\)", text)
     assert len(links) == 4
     assert all((tmp_path / "docs" / link).exists() for link in links)
-    assert "## linear: section 1\n\nDifferences from the paper: Nothing.\n\nNot yet run.\n\n    tagtrace reproduce linear" in text
+    assert "## linear: section 1\n\nDifferences from the paper: Nothing.\n\nNot yet run.\n\n    tagtrace" in text
+    assert "    tagtrace reproduce linear --data DATA --out OUT --seeds 0,1,2\n" in text
     assert "Not yet run: linear on an H200, linear on two cores." in text
 
 
