@@ -203,7 +203,7 @@ def run_audit(
     if sentences:
         known = read_trusted(index, trained, sentences, _counting(progress, "encoding the trusted data"))
     check_request(index, known, options)
-    judges = _pick_judges(trained, options)
+    judges = pick_judges(trained, options)
     if judges == "head":
         opinions = _head_opinions(index, trained, known, options, _counting(progress, "refitting heads"))
     else:
@@ -264,7 +264,8 @@ def shared_sentences(index: Index, sentences: Sequence[Sentence]) -> list[str]:
     return notes
 
 
-def _pick_judges(tagger: Tagger, options: AuditOptions) -> str:
+def pick_judges(tagger: Tagger, options: AuditOptions) -> str:
+    """The judges of an audit, with ``auto`` resolved to ``head`` or ``encoder``."""
     if options.judges != "auto":
         return options.judges
     if options.encoder is not None:
