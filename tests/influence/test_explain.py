@@ -1,23 +1,18 @@
-"""Explanations from an index against the definitions, and the commands around them."""
+"""Questions to an explainer: each rung against the definitions, and answers that do not depend on one another."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 from tagtrace._checks import OptionError
-from tagtrace.cli import main
-from tagtrace.cli.show import out
-from tagtrace.data import LabelSet, read_corpus
+from tagtrace.data import read_corpus
 from tagtrace.index import Index, open_index
-from tagtrace.influence import Edit, Explainer, Explanation, Query, TrainingSegment
+from tagtrace.influence import Edit, Explainer, Explanation, Filter, Query, TrainingSegment, make_query
 from tagtrace.influence.edits import refine
 from tagtrace.influence.explanation import Rung
-from tagtrace.tagger import Lexical, LexicalOptions, Tagger, new_tagger, save_tagger
 from tests.influence.small_index import small_index
 
 
@@ -175,37 +170,18 @@ def test_bad_options(explainer: Explainer) -> None:
         explainer.explain(make(explainer.index), top=0)
     with pytest.raises(OptionError, match="kind 'paragraph': expected one of"):
         explainer.explain(make(explainer.index), kind="paragraph")  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="curvature"):
+    with pytest.raises(OptionError, match="max_length 0: must be at least 1"):
+        explainer.explain(make(explainer.index), kind="segment", max_length=0)
+    with pytest.raises(OptionError, match="curvature 'round': expected one of auto, identity"):
         Explainer(explainer.index, "round").explain(make(explainer.index))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("command", ["explain", "verify"])
-def test_commands(made: Path, tmp_path: Path, command: str) -> None:
-    answer = tmp_path / "answer.json"
-    arguments = [command, made / "index", "--data", made / "dev.conll", "--sentence", "dev-0:1", "--segment", "0:1"]
-    arguments += ["--top", "2", "--json", answer]
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.output
-    assert "supporters: without these labels" in result.stdout
-    (case,) = json.loads(answer.read_text())
-    assert case["sentence"] == "dev-0:1"
-    assert len(case["supporters"]) == 2
-    assert case["supporters"][0]["id"].startswith("train-")
-    assert (case["supporters"][0]["rung"] == "verify") == (command == "verify")
-    assert (case["supporters"][0]["change"] is None) == (command == "explain")
-
-
 @pytest.mark.parametrize("kind", ["token", "sentence", "document"])
-def test_effects_are_shown_as_probabilities(
-    made: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(out, "width", 300)
-    answer = tmp_path / "answer.json"
-    arguments = ["explain", made / "index", "--data", made / "dev.conll", "--sentence", "dev-0:1", "--segment", "0:2"]
-    arguments += ["--top", "1", "--kind", kind, "--target", "ORG", "--refine", "--json", answer]
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.output
-    (case,) = json.loads(answer.read_text())
+def test_effects_are_shown_as_probabilities(made: Path, explainer: Explainer, kind: str) -> None:
+    sentence = read_corpus(made / "dev.conll").sentences[1]
+    query = make_query(explainer.index.tagger(), sentence, 0, 2, "ORG")
+    found = explainer.explain(query, kind=kind, top=1, rung="refine")  # type: ignore[arg-type]
+    case, printed = found.to_json(), str(found)
     assert case["explained"] == ["B-ORG", "I-ORG"]
     (best,) = case["supporters"]
     before, after = best["probabilities"]["before"], best["probabilities"]["after"]
@@ -213,60 +189,17 @@ def test_effects_are_shown_as_probabilities(
     assert before[0].keys() == after[0].keys()
     assert sum(before[0].values()) == pytest.approx(1, abs=0.01)
     for token, label in enumerate(case["explained"]):
-        assert f"p({label}) {before[token].get(label, 0.0):.3f} -> {after[token].get(label, 0.0):.3f}" in result.stdout
-    assert (best["change"] > 0) == (kind == "token") or best["change"] != 0
+        assert f"p({label}) {before[token].get(label, 0.0):.3f} -> {after[token].get(label, 0.0):.3f}" in printed
+    assert best["change"] > 0 if kind == "token" else best["change"] != 0
     assert ("sentence_numbers" in best) == (kind == "document")
 
 
-def test_filters_from_the_command_line(made: Path, tmp_path: Path) -> None:
-    answer = tmp_path / "answer.json"
-    arguments = ["explain", made / "index", "--data", made / "dev.conll", "--sentence", "dev-0:1", "--segment", "0:1"]
-    arguments += ["--kind", "segment", "--max-length", "2", "--score", "relative", "--label", "PER", "--json", answer]
-    result = CliRunner().invoke(main, [str(argument) for argument in [*arguments, "--document", "train-3"]])
-    assert result.exit_code == 0, result.output
-    (case,) = json.loads(answer.read_text())
-    found = case["supporters"] + case["opposers"]
-    assert found
-    assert {one["document"] for one in found} == {"train-3"}
-    assert all(label.endswith("-PER") for one in found for label in one["labels"])
-    assert {len(one["tokens"]) for one in found} == {1, 2}
-    result = CliRunner().invoke(main, [str(argument) for argument in [*arguments, "--pair", "LOC:ORG"]])
-    assert result.exit_code == 0, result.output
-    assert "no supporters among" in result.stdout
-    assert "no training segment passes the filters" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--sentence", "nowhere"], "no sentence has the id 'nowhere'"),
-        (["--segment", "0:1"], "a segment needs the id of its sentence"),
-        (["--sentence", "dev-0:1", "--segment", "3"], "expected START:STOP"),
-        (["--sentence", "dev-0:1", "--segment", "0:99"], "0:99 is not a segment of dev-0:1"),
-        (["--sentence", "dev-0:1", "--segment", "0:1", "--target", "WINE"], "target 'WINE': unknown label 'WINE'"),
-        (["--label", "WINE"], "unknown label 'WINE'; expected one of LOC, MISC, O, ORG, PER"),
-        (["--pair", "LOC"], "expected GIVEN:LIKELY"),
-        (["--document", "train-99"], "no document 'train-99'; it has train-0"),
-        (["--top", "0"], "top 0: must be at least 1"),
-        (["--kind", "segment", "--max-length", "0"], "max_length 0"),
-    ],
-)
-def test_bad_questions_get_one_line(made: Path, options: list[str], message: str) -> None:
-    arguments = ["explain", str(made / "index"), "--data", str(made / "dev.conll"), *options]
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 1
-    assert message in result.stderr
-    assert result.stderr.strip().splitlines()[-1].startswith("tagtrace: ")
-
-
-def test_another_tagger_is_refused(made: Path, tmp_path: Path) -> None:
-    corpus = read_corpus(made / "train.conll")
-    torch.manual_seed(1)
-    other: Tagger = new_tagger(
-        Lexical(LexicalOptions(buckets=64, width=4, hidden=4)), LabelSet.from_sentences(corpus.sentences, "iob2")
-    )
-    save_tagger(other, tmp_path / "other")
-    arguments = ["explain", str(made / "index"), "--data", str(made / "dev.conll"), "--tagger", str(tmp_path / "other")]
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 1
-    assert "another tagger" in result.stderr
+def test_filters_hold_for_every_score_and_length(explainer: Explainer) -> None:
+    query, where = make(explainer.index), Filter(label="PER", document="train-3")
+    found = both_sides(explainer.explain(query, "relative", "segment", max_length=2, where=where))
+    assert {one.sentence.document for one in found} == {"train-3"}
+    assert all(label.endswith("-PER") for one in found for label in one.sentence.labels[one.start : one.stop])
+    assert {one.stop - one.start for one in found} == {1, 2}
+    where = Filter(label="PER", pair="LOC:ORG")
+    nothing = explainer.explain(query, "relative", "segment", max_length=2, where=where)
+    assert "no training segment passes the filters" in str(nothing)

@@ -31,22 +31,22 @@ def test_dense_hessian_equals_hessian_products(
 def test_long_sentences_are_exact_in_bounded_memory(
     options: HeadOptions, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sentences above the limit take the recursion over tokens; the pairs of the others are all that is held."""
+    """Sentences above the limit take the recursion over tokens; only the pairs of the others are in memory."""
     head = Head(4, LABELS, options)
     product = Objective(head, random_rows(3, (70, 2, 41, 9, 10, 1)), l2=0.01).hessian(scale * random_theta(head))
     whole = dense_hessian(product)
     monkeypatch.setattr(hessian_module, "CELLS", 30**2)  # up to 10 tokens of 3 labels
-    held: list[torch.Size] = []
+    seen: list[torch.Size] = []
 
     def recording(sentences: ScaledRun) -> torch.Tensor:
         covariances = label_covariances(sentences)
-        held.append(covariances.shape)
+        seen.append(covariances.shape)
         return covariances
 
     monkeypatch.setattr(hessian_module, "label_covariances", recording)
     found = dense_hessian(product)
-    assert max(shape.numel() for shape in held) <= 30**2
-    assert sum(shape[0] for shape in held) == 4
+    assert max(shape.numel() for shape in seen) <= 30**2
+    assert sum(shape[0] for shape in seen) == 4
     eye = torch.eye(head.num_parameters, dtype=torch.float64)
     torch.testing.assert_close(found, whole, rtol=0, atol=1e-11)
     torch.testing.assert_close(found, product(eye), rtol=0, atol=1e-11)

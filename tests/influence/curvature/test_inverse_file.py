@@ -151,7 +151,7 @@ def test_another_l2_on_the_same_head_is_another_curvature(index: Index) -> None:
 
 @pytest.mark.parametrize("change", ["constraints", "label order", "scheme"])
 def test_other_constraints_or_labels_on_the_same_head_are_another_curvature(index: Index, change: str) -> None:
-    """The head file holds numbers alone; what is forbidden follows from the options and the labels."""
+    """The head file has only numbers; what is forbidden follows from the options and the labels."""
     exact_solver(index)
     manifest = index.manifest
     if change == "constraints":

@@ -140,7 +140,7 @@ def test_the_label_turns_the_sign_of_a_neighbour(explainer: Explainer, kind: str
     wanted = {types[label] for label in query.labels[query.start : query.stop].tolist()}
     dense = Dense(explainer, find_candidates(index, kind, 2))  # type: ignore[arg-type]
     is_whole = kind in ("sentence", "document")
-    same = torch.tensor([held >= wanted if is_whole else held == wanted for held in dense.types])
+    same = torch.tensor([types_ >= wanted if is_whole else types_ == wanted for types_ in dense.types])
     cosines = scored(explainer, query, "neighbour", kind)
     torch.testing.assert_close(scored(explainer, query, "neighbour-label", kind), torch.where(same, cosines, -cosines))
     assert bool(same.any())
