@@ -15,11 +15,7 @@ from tagtrace.reproduce.experiments.errors import (
 )
 from tagtrace.reproduce.shared.document_rankings import PAPER
 from tagtrace.reproduce.shared.experiment import SeedResult, run_seed
-from tagtrace.reproduce.shared.recall_curves import (
-    curve_table,
-    mean_curves,
-    not_above,
-)
+from tagtrace.reproduce.shared.recall_curves import curve_table, mean_curves, not_above
 from tagtrace.reproduce.shared.setting import Setting
 from tests.places import DATA
 

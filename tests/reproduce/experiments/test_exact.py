@@ -10,9 +10,7 @@ import pytest
 
 from tagtrace.reproduce.experiments.exact import EXPERIMENT, check, table
 from tagtrace.reproduce.shared.experiment import SeedResult, run_seed
-from tagtrace.reproduce.shared.retraining_bench import (
-    agreement,
-)
+from tagtrace.reproduce.shared.retraining_bench import agreement
 from tagtrace.reproduce.shared.setting import Setting
 from tests.places import DATA
 

@@ -9,12 +9,9 @@ import torch
 from tagtrace.data import Sentence
 from tagtrace.findings import read_trusted
 from tagtrace.influence import find_candidates
-from tagtrace.reproduce.experiments.errors import document_numbers
-from tagtrace.reproduce.experiments.noise import (
-    pulls_line,
-)
+from tagtrace.reproduce.experiments.noise import pulls_line
 from tagtrace.reproduce.experiments.noise_pulls import pulls_by_type, token_pulls
-from tagtrace.reproduce.shared.document_rankings import instance_influences
+from tagtrace.reproduce.shared.document_rankings import document_numbers, instance_influences
 from tagtrace.tagger import HeadOptions
 from tests.findings.made import make_index, make_sentences, make_tagger
 

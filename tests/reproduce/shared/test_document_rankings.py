@@ -13,11 +13,14 @@ from tagtrace.data import Sentence
 from tagtrace.findings import Trusted
 from tagtrace.index import Index, token_errors
 from tagtrace.influence import find_candidates
-from tagtrace.reproduce.experiments.errors import (
+from tagtrace.reproduce.experiments.errors import mispredicted
+from tagtrace.reproduce.shared.document_rankings import (
+    PAPER,
     document_numbers,
-    mispredicted,
+    instance_influences,
+    rank_documents,
+    simple_scores,
 )
-from tagtrace.reproduce.shared.document_rankings import PAPER, instance_influences, rank_documents, simple_scores
 from tagtrace.tagger import crf
 from tagtrace.tagger.rows import pad_rows
 from tests.findings.made import double_rows

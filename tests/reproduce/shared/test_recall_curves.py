@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tagtrace.reproduce.shared.recall_curves import (
-    area,
-    chance_area,
-    curve,
-    measures,
-    ranks,
-)
+from tagtrace.reproduce.shared.recall_curves import area, chance_area, curve, measures, ranks
 
 
 def test_curves_and_measures_on_numbers() -> None:

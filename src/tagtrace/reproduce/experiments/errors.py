@@ -19,7 +19,7 @@ from tagtrace.findings import Trusted, read_trusted
 from tagtrace.index import IndexOptions
 from tagtrace.influence import find_candidates
 from tagtrace.reproduce.shared import conll
-from tagtrace.reproduce.shared.document_rankings import FIGURE, PAPER, rank_documents
+from tagtrace.reproduce.shared.document_rankings import FIGURE, PAPER, document_numbers, rank_documents
 from tagtrace.reproduce.shared.experiment import Experiment, Headline, SeedResult
 from tagtrace.reproduce.shared.figures import draw_curves
 from tagtrace.reproduce.shared.recall_curves import (
@@ -95,12 +95,6 @@ def trusted_sentences(data: Path, count: int, seed: int) -> list[Sentence]:
     """Sentences of validation documents that were corrected, with corrected labels."""
     before, after = (conll.read_split(data, f"validation_{kind}").sentences for kind in ("original", "corrected"))
     return conll.sample_documents(after, conll.changed_documents(before, after), seed, count)
-
-
-def document_numbers(sentences: Sequence[Sentence]) -> torch.Tensor:
-    """The document of each sentence, numbered from 0, (b,)."""
-    numbers: dict[str, int] = {}
-    return torch.tensor([numbers.setdefault(one.document, len(numbers)) for one in sentences if len(one)])
 
 
 def mispredicted(trusted: Trusted) -> dict[str, Trusted]:

@@ -22,11 +22,10 @@ from tagtrace.data import Corpus, LabelSet
 from tagtrace.findings import Trusted, read_trusted
 from tagtrace.index import Index, IndexOptions
 from tagtrace.influence import find_candidates
-from tagtrace.reproduce.experiments.errors import document_numbers
 from tagtrace.reproduce.experiments.noise_fresh import RANDOM, SYSTEMATIC, NoiseOptions, fresh_noise
 from tagtrace.reproduce.experiments.noise_pulls import pulls_by_type, token_pulls
 from tagtrace.reproduce.shared import conll
-from tagtrace.reproduce.shared.document_rankings import FIGURE, PAPER, rank_documents
+from tagtrace.reproduce.shared.document_rankings import FIGURE, PAPER, document_numbers, rank_documents
 from tagtrace.reproduce.shared.experiment import Experiment, Headline, SeedResult
 from tagtrace.reproduce.shared.figures import draw_curves
 from tagtrace.reproduce.shared.recall_curves import (

@@ -19,11 +19,12 @@ follow the text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from tagtrace.data import Sentence
 from tagtrace.findings import Trusted, at_level, in_sample, neighbour_scores, token_scores
 from tagtrace.index import Index
 from tagtrace.influence import Candidates, Screen, find_candidates, gradient_norms
@@ -104,6 +105,12 @@ def document_gradients(index: Index, trusted: Trusted, documents: Tensor) -> Ten
     names = tuple(str(number) for number in range(int(documents.max()) + 1))
     candidates = Candidates(whole, "document", documents, names)
     return torch.cat([part for _, part in dense_gradients(index.head, trusted.rows, candidates)])
+
+
+def document_numbers(sentences: Sequence[Sentence]) -> Tensor:
+    """The document of each sentence, numbered from 0, (b,)."""
+    numbers: dict[str, int] = {}
+    return torch.tensor([numbers.setdefault(one.document, len(numbers)) for one in sentences if len(one)])
 
 
 def _add_tokens(found: dict[str, Tensor], index: Index, name: str, scores: Tensor, suffix: str = "") -> None:
