@@ -224,7 +224,7 @@ class Index:
         """Raise IndexFolderError unless the index was built from this data."""
         data = self.manifest.data
         if corpus.fingerprint != data["fingerprint"]:
-            raise self._refusal(f"built from {data['path']}, which differs from {corpus.path}")
+            raise self._refusal(f"built from other data ({data['path']}), not from {corpus.path}")
         if content_fingerprint(corpus) != data["content"]:
             raise self._refusal(f"the sentences or labels of {corpus.path} differ from the index's")
 

@@ -1,7 +1,6 @@
 """Taggers: encoders, the CRF head, training and the exact refit of the head."""
 
 from tagtrace.tagger.checkpoint import remove_checkpoint
-from tagtrace.tagger.device import pick_device
 from tagtrace.tagger.encoders import (
     Encoder,
     Lexical,
@@ -18,7 +17,7 @@ from tagtrace.tagger.mispredictions import Misprediction, mispredictions
 from tagtrace.tagger.refit import RefitOptions, Refitted, refit_head, refit_tagger
 from tagtrace.tagger.rows import Rows
 from tagtrace.tagger.scores import Scores
-from tagtrace.tagger.tagger import Tagger, new_tagger
+from tagtrace.tagger.tagger import Tagger, new_tagger, pick_device
 from tagtrace.tagger.train import train
 from tagtrace.tagger.training import History, Step, TrainOptions, train_tagger
 

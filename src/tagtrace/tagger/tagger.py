@@ -206,6 +206,18 @@ def new_tagger(
         return Tagger(encoder, Head(encoder.dim, labels, head), labels, unit)
 
 
+def pick_device(name: str | torch.device = "auto") -> torch.device:
+    """The device that a user names: ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ..."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        raise OptionError(f"device {str(name)!r} is not available here; try cpu") from error
+    return device
+
+
 def lengths_of(batch: Sequence[Example]) -> Tensor:
     return torch.tensor([example.length for example in batch])
 

@@ -9,11 +9,10 @@ import torch
 
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
-from tagtrace.tagger.device import pick_device
 from tagtrace.tagger.encoders import Encoder, build_encoder
 from tagtrace.tagger.head import HeadOptions
 from tagtrace.tagger.refit import RefitOptions, RefitProgress, refit_tagger
-from tagtrace.tagger.tagger import Tagger, Unit, new_tagger
+from tagtrace.tagger.tagger import Tagger, Unit, new_tagger, pick_device
 from tagtrace.tagger.training import Step, TrainOptions, train_tagger
 
 

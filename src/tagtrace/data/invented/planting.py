@@ -24,7 +24,7 @@ from random import Random
 
 from tagtrace._checks import OptionError
 from tagtrace._files import file_moved_when_whole
-from tagtrace.data.invented.text import SPLITS, Written, deal_names, shuffled, write_split
+from tagtrace.data.invented.newswire import SPLITS, Written, deal_names, shuffled, write_split
 from tagtrace.data.schemes import segments
 from tagtrace.data.sentence import Segment, Sentence
 

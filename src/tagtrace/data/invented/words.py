@@ -6,7 +6,7 @@ per line; ``-`` is the empty alternative, and tokens are separated by spaces. In
 - ``<lead>`` is replaced by an alternative of that rule: in the report of a handball match of a league
   ``league.lead`` if there is such a rule, or else ``handball.lead``, ``sport.lead`` or ``lead``;
 - ``{city}`` is a new name of that kind, and ``{city1}`` the same name throughout a document;
-- ``{side1.city}`` is another form of a name (``_Cast`` in ``invented`` makes them).
+- ``{side1.city}`` is another form of a name (``_Cast`` in ``newswire`` makes them).
 """
 
 from __future__ import annotations
