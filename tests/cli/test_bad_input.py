@@ -1,4 +1,4 @@
-"""Bad input gets one clear line and exit code 1; never a traceback, never a half-written file."""
+"""Bad input gives one clear line and exit code 1, never a traceback or an incomplete file."""
 
 from __future__ import annotations
 
@@ -11,42 +11,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from tagtrace.cli import main
-from tagtrace.data.invented import generate, write_invented
+from tests.cli.command import refused, succeed, tagtrace
 
 
 def listing(folder: Path) -> dict[str, bytes | None]:
-    """Every file and folder, hidden ones too, with what the files hold."""
+    """Every file and folder, hidden ones too, and the contents of files."""
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data, arrays and a tagger fitted on them."""
-    folder = tmp_path_factory.mktemp("made")
-    write_invented(generate(num_documents=20), folder)
-    (folder / "arrays").mkdir()
-    for split in ("train", "dev", "test"):
-        lines = (folder / f"{split}.conll").read_text().splitlines()
-        num_tokens = sum(bool(line) and not line.startswith("-DOCSTART-") for line in lines)
-        array = np.random.default_rng(0).normal(size=(num_tokens, 3))
-        np.save(folder / "arrays" / f"{split}.conll.npy", array.astype(np.float32))
-    command = [
-        "train",
-        str(folder / "train.conll"),
-        str(folder / "tagger"),
-        "--encoder",
-        f"precomputed:{folder}/arrays",
-    ]
-    assert CliRunner().invoke(main, command).exit_code == 0
+    folder = tmp_path_factory.mktemp("made") / "data"
+    shutil.copytree(data, folder)
+    succeed("train", folder / "train.conll", folder / "tagger", "--encoder", f"precomputed:{folder}/arrays")
     return folder
 
 
 @pytest.fixture
 def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of that folder, which is also the current one."""
+    """A copy of that folder, which is the current folder."""
     folder = tmp_path / "here"
     shutil.copytree(made, folder)
     monkeypatch.chdir(folder)
@@ -54,18 +39,14 @@ def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fails(command: str, *words: str) -> str:
-    """The one line that a failing command prints; it holds all ``words`` and leaves every file as it was."""
+    """The one line that a failing command prints; it contains all ``words``, and every file is as it was."""
     folder = Path.cwd()
     before = listing(folder)
-    result = CliRunner().invoke(main, command.split())
-    assert result.exit_code == 1, result.output
-    assert isinstance(result.exception, SystemExit), "a traceback"
-    *progress, message = result.stderr.splitlines()
-    assert all(line.startswith(("epoch ", "step ", "precomputed features are not")) for line in progress), progress
-    assert message.startswith("tagtrace: ")
+    result = tagtrace(*command.split())
+    message = refused(result, *words)
+    *progress, _ = result.stderr.splitlines()
+    assert all(line.startswith(("epoch ", "step ", "training: ")) for line in progress), progress
     assert result.stderr.endswith(f"{message}\n")
-    for word in words:
-        assert word in message
     assert listing(folder) == before
     return message
 
@@ -91,9 +72,9 @@ class TestFiles:
     def test_folder(self, command: str) -> None:
         fails(command.format("arrays"), "arrays", "Is a directory")
 
-    @pytest.mark.parametrize("data", [b"", b"\n\n \n", b"-DOCSTART- O\n\n", b"\xef\xbb\xbf"])
-    def test_empty(self, command: str, data: bytes) -> None:
-        Path("bad.conll").write_bytes(data)
+    @pytest.mark.parametrize("content", [b"", b"\n\n \n", b"-DOCSTART- O\n\n", b"\xef\xbb\xbf"])
+    def test_empty(self, command: str, content: bytes) -> None:
+        Path("bad.conll").write_bytes(content)
         fails(command.format("bad.conll"), "bad.conll: found no sentence")
 
     def test_wrong_encoding(self, command: str) -> None:
@@ -120,7 +101,7 @@ class TestFiles:
 
     def test_broken_json(self, command: str) -> None:
         Path("bad.jsonl").write_text('{"tokens": ["a"], "ner_tags": ["O"]}\n{"tokens": ["a"\n')
-        fails(command.format("bad.jsonl"), "bad.jsonl, line 2: found no JSON")
+        fails(command.format("bad.jsonl"), "bad.jsonl, line 2: ", "JSON")
 
     def test_json_without_its_keys(self, command: str) -> None:
         Path("bad.jsonl").write_text('{"words": ["a"], "ner_tags": ["O"]}\n')
@@ -153,7 +134,7 @@ def test_labels_that_the_tagger_does_not_know(command: str) -> None:
     Path("new.conll").write_text("Varn B-LOC\np53 B-GENE\n")
     fails(command.format("new.conll"), "new.conll, line 2: unknown label 'B-GENE'")
     Path("pos.conll").write_text("the DET\ncat NOUN\n")
-    fails(command.format("pos.conll"), "pos.conll: labels are plain", "trained on iob2", "--scheme")
+    fails(command.format("pos.conll"), "pos.conll: labels are plain", "trained on iob2", "scheme")
 
 
 # Features
@@ -167,7 +148,7 @@ def spoil(row: int, value: float) -> None:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_features_that_are_no_numbers(value: float) -> None:
+def test_features_that_are_not_numbers(value: float) -> None:
     spoil(17, value)
     fails("train train.conll out --encoder precomputed:arrays", "arrays/train.conll.npy, row 17", "NaN")
 
@@ -186,10 +167,10 @@ def test_features_that_do_not_fit() -> None:
     [
         ("elmo", "expected lexical, vectors:FILE"),
         ("lexical:big", "expected lexical, vectors:FILE"),
-        ("vectors", "say where it is, for example vectors:PATH"),
-        ("precomputed:", "say where it is, for example precomputed:PATH"),
+        ("vectors", "for example vectors:PATH"),
+        ("precomputed:", "for example precomputed:PATH"),
         ("precomputed:nowhere", "nowhere: no such folder"),
-        ("precomputed:tagger/encoder", "holds no .npy"),
+        ("precomputed:tagger/encoder", "has no .npy"),
         ("vectors:nowhere.txt", "nowhere.txt: no such file"),
         ("vectors:planted.jsonl", "planted.jsonl, line 1"),
         ("vectors:arrays", "arrays: cannot be read"),
@@ -205,9 +186,9 @@ def test_encoders_that_cannot_be_built(spec: str, words: str) -> None:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", ["evaluate {} dev.conll", "predict {} dev.conll out", "refit {} train.conll out"])
-def test_what_is_no_tagger(command: str) -> None:
+def test_folders_that_are_not_taggers(command: str) -> None:
     for path in ("nowhere", "arrays", "train.conll"):
-        fails(command.format(path), f"{path}: not a tagger (no tagger.json)", "tagtrace train")
+        fails(command.format(path), f"{path}: not a tagger (no tagger.json)")
     Path("tagger/tagger.json").write_text("{")
     fails(command.format("tagger"), "tagger/tagger.json: not valid JSON")
 
@@ -215,18 +196,18 @@ def test_what_is_no_tagger(command: str) -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", ["train train.conll {} --epochs 1", "refit tagger train.conll {}"])
 def test_places_that_cannot_be_written(command: str) -> None:
-    fails(command.format("tagger"), "tagger: exists already", "--overwrite")
-    fails(command.format("arrays") + " --overwrite", "arrays: holds no tagger.json, so it is not replaced")
-    fails(command.format(".") + " --overwrite", "holds no tagger.json")
-    fails(command.format("dev.conll") + " --overwrite", "dev.conll: holds no tagger.json")
-    fails(command.format("dev.conll/out"), "dev.conll/out", "no folder that can be written to")
+    fails(command.format("tagger"), "tagger: exists already", "overwrite")
+    fails(command.format("arrays") + " --overwrite", "arrays: has no tagger.json, so it is not replaced")
+    fails(command.format(".") + " --overwrite", "has no tagger.json")
+    fails(command.format("dev.conll") + " --overwrite", "dev.conll: has no tagger.json")
+    fails(command.format("dev.conll/out"), "dev.conll/out", "not a folder that can be written to")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 @pytest.mark.parametrize("command", ["train train.conll locked/out", "refit tagger train.conll locked/out"])
 def test_a_folder_without_permission(here: Path, command: str) -> None:
     (here / "locked").mkdir(mode=0o500)
-    fails(command, "locked", "no folder that can be written to")
+    fails(command, "locked", "not a folder that can be written to")
 
 
 @pytest.mark.usefixtures("here")
@@ -243,7 +224,7 @@ def test_predictions_that_cannot_be_written() -> None:
 @pytest.mark.parametrize("device", ["cuda:99", "tpu", "meta", "hpu", "nonsense:"])
 @pytest.mark.parametrize("command", ["train train.conll out --epochs 1", "evaluate tagger dev.conll"])
 def test_devices_that_are_not_there(command: str, device: str) -> None:
-    fails(f"{command} --device {device}", f"device '{device}' is not available here; try --device cpu")
+    fails(f"{command} --device {device}", f"device '{device}' is not available", "cpu")
 
 
 @pytest.mark.usefixtures("here")
@@ -274,14 +255,7 @@ def test_refit_options_that_cannot_work() -> None:
     fails("refit tagger train.conll out --max-steps 1 --l2 0.001", "raise max_steps or l2")
 
 
-def test_the_wrong_way_to_call_a_command_shows_its_usage() -> None:
-    for command in ("train", "predict only", "data check", "train a b --head mlp", "fly", "evaluate a b --epochs 3"):
-        result = CliRunner().invoke(main, command.split())
-        assert result.exit_code == 2
-        assert result.stderr.startswith("Usage:")
-
-
-# Disks and hands
+# Full disks and Ctrl-C
 
 
 @pytest.mark.usefixtures("here")
@@ -321,14 +295,10 @@ def test_weights_that_do_not_fit_on_the_disk(checkpoint_seconds: int) -> None:
     command = f"train train.conll tagger --overwrite --epochs 1 --checkpoint-seconds {checkpoint_seconds}"
     before = listing(Path())
     with files_of_at_most(1 << 20):
-        result = CliRunner().invoke(main, command.split())
-    assert result.exit_code == 1
-    assert isinstance(result.exception, SystemExit)
-    message = result.stderr.splitlines()[-1]
-    assert message.startswith("tagtrace: ")
-    assert "File too large" in message
+        result = tagtrace(*command.split())
+    refused(result, "File too large")
     left = {name: data for name, data in listing(Path()).items() if not name.startswith("tagger.checkpoint")}
-    assert left == before, "the older tagger is whole"
+    assert left == before, "the older tagger is complete"
     assert not Path("tagger.checkpoint/state.json").exists()
 
 
@@ -337,11 +307,12 @@ def test_weights_that_do_not_fit_on_the_disk(checkpoint_seconds: int) -> None:
     ("command", "function"),
     [
         ("data check train.conll", "tagtrace.cli.data.read_corpus"),
-        ("train train.conll out", "tagtrace.cli.tagger.train_tagger"),
-        ("refit tagger train.conll out", "tagtrace.cli.tagger.refit_tagger"),
-        ("predict tagger dev.conll out", "tagtrace.cli.tagger.write_predictions"),
-        ("evaluate tagger dev.conll", "tagtrace.cli.tagger.score_labels"),
-        ("demo --out out", "tagtrace.cli.demo.train_tagger"),
+        ("train train.conll out", "tagtrace.cli.train.train_new"),
+        ("refit tagger train.conll out", "tagtrace.cli.refit.refit_tagger"),
+        ("predict tagger dev.conll out", "tagtrace.cli.predict.write_predictions"),
+        ("evaluate tagger dev.conll", "tagtrace.tagger.tagger.score_labels"),
+        ("index tagger train.conll out", "tagtrace.cli.index.build_index"),
+        ("demo --out out", "tagtrace.cli.demo.run_demo"),
     ],
 )
 def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, command: str, function: str) -> None:
@@ -351,8 +322,7 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, command: str, function: str) ->
     monkeypatch.setattr(function, interrupt)
     folder = Path.cwd()
     before = listing(folder)
-    result = CliRunner().invoke(main, command.split())
-    assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1].startswith("tagtrace: stopped; what was written is whole, ")
+    result = tagtrace(*command.split())
+    refused(result, "interrupted; run the same command again to resume")
     assert "Traceback" not in result.output
     assert listing(folder) == before

@@ -1,19 +1,20 @@
-"""``tagtrace fix`` through the same door as a user."""
+"""``tagtrace fix``."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from tagtrace.cli import main
 from tagtrace.data import read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.findings.finding import Finding, write_findings
+from tests.cli.command import refused, tagtrace
 
 
 @pytest.fixture(scope="module")
@@ -38,20 +39,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fix(made: Path, target: Path, *options: object, data: str = "train.conll", findings: str | Path = "") -> Result:
-    arguments = ["fix", made / data, findings or made / "findings.jsonl", target, *options]
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+    return tagtrace("fix", made / data, findings or made / "findings.jsonl", target, *options)
 
 
 def changes_of(target: Path) -> list[dict[str, Any]]:
     log = target.with_name(f"{target.name}.changes.jsonl")
     return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-
-
-def refused(result: Result, message: str) -> None:
-    assert result.exit_code == 1, result.output
-    assert result.stderr.startswith("tagtrace: ")
-    assert result.stderr.count("\n") == 1
-    assert message in result.stderr
 
 
 def test_all_findings_make_the_data_true(made: Path, tmp_path: Path) -> None:
@@ -99,14 +92,13 @@ def test_a_log_is_replayed(made: Path, tmp_path: Path) -> None:
         assert second.read_bytes() == first.read_bytes()
         assert changes_of(second) == [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     again = fix(made, tmp_path / "third.conll", "--replay", data=str(first), findings=tmp_path / "log.jsonl")
-    refused(again, "it is fixed already")
-    refused(
-        fix(made, tmp_path / "third.conll", "--replay", "--top", 1, findings=tmp_path / "log.jsonl"), "leave out --top"
-    )
-    refused(fix(made, tmp_path / "third.conll", "--replay"), "line 1: no change")
+    refused(again, "first.conll", "already")
+    both = fix(made, tmp_path / "third.conll", "--replay", "--top", 1, findings=tmp_path / "log.jsonl")
+    refused(both, "leave out --top")
+    refused(fix(made, tmp_path / "third.conll", "--replay"), "findings.jsonl, line 1: ")
 
 
-def test_notes_say_what_was_repaired_or_there_already(made: Path, tmp_path: Path) -> None:
+def test_notes_say_what_was_repaired_or_already_there(made: Path, tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("Fox B-ORG\nLtd I-ORG\n")
     (sentence,) = read_corpus(tmp_path / "a.conll").sentences
     one = Finding(1, sentence.id, "", 0, 0, 1, 1, ("Fox",), (), (), ("B-ORG",), ("O",), 1.0, 1.0)
@@ -114,24 +106,35 @@ def test_notes_say_what_was_repaired_or_there_already(made: Path, tmp_path: Path
     write_findings([one], tmp_path / "f.jsonl")
     target = tmp_path / "b.conll"
     result = fix(made, target, "--all", data=str(tmp_path / "a.conll"), findings=tmp_path / "f.jsonl")
-    assert "also changed a B- or I- beside the labels proposed" in result.stderr
+    assert re.search("note: 1 .*B- or I-", result.stdout)
     assert target.read_text() == "Fox O\nLtd B-ORG\n"
     write_findings([same], tmp_path / "f.jsonl")
     result = fix(made, target, "--all", "--overwrite", data=str(tmp_path / "a.conll"), findings=tmp_path / "f.jsonl")
-    assert "1 propose the labels that are there already" in result.stderr
+    assert re.search("note: 1 .*already", result.stdout)
     assert target.read_bytes() == (tmp_path / "a.conll").read_bytes()
+
+
+def test_unlikely_proposals_are_noted(made: Path, tmp_path: Path) -> None:
+    lines = (made / "findings.jsonl").read_text().splitlines()
+    doubtful = [json.dumps({**json.loads(line), "confidence": 0.5}) for line in lines[:2]]
+    (tmp_path / "f.jsonl").write_text("\n".join([*doubtful, *lines[2:]]) + "\n")
+    result = fix(made, tmp_path / "fixed.conll", "--all", findings=tmp_path / "f.jsonl")
+    assert re.search("note: 2 .*confidence of at most 0.5", result.stdout)
+    sure = fix(made, tmp_path / "sure.conll", "--min-confidence", 0.6, findings=tmp_path / "f.jsonl")
+    assert sure.exit_code == 0
+    assert "note: " not in sure.stdout
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ((), "no finding is chosen; choose with --top, --pattern, --min-confidence, --only or --all"),
-        (("--top", 0), "--top 0: must be at least 1"),
-        (("--pattern", 9), "--pattern 9: no finding belongs to it"),
-        (("--only", 999), "--only 999: no finding has this rank"),
+        (("--top", 0), "top 0: must be at least 1"),
+        (("--pattern", 9), "pattern 9: no finding"),
+        (("--only", 999), "rank 999: no finding"),
         (("--only", "1-3"), "--only '1-3': expected ranks"),
-        (("--min-confidence", 2), "--min-confidence 2.0: must be from 0 to 1"),
-        (("--min-confidence", 1, "--only", 5), "no finding passes all the options"),
+        (("--min-confidence", 2), "min_confidence 2.0: must be from 0 to 1"),
+        (("--min-confidence", 1, "--only", 5), "no finding "),
     ],
     ids=["nothing", "top", "pattern", "rank", "text", "confidence", "none left"],
 )
@@ -147,10 +150,10 @@ def test_what_is_read_is_never_overwritten(made: Path, tmp_path: Path) -> None:
         refused(fix(made, target, "--all", "--overwrite"), "is DATA, which is never overwritten")
     log = made / "findings.jsonl"
     refused(fix(made, tmp_path / "a", "--all", "--log", log, "--overwrite"), "is FINDINGS, which is never overwritten")
-    refused(fix(made, tmp_path / "a", "--all", "--log", tmp_path / "a"), "is OUT and --log too")
+    refused(fix(made, tmp_path / "a", "--all", "--log", tmp_path / "a"), "OUT and the log")
     refused(fix(made, tmp_path, "--all"), "is a folder")
     (tmp_path / "a").write_text("mine")
-    refused(fix(made, tmp_path / "a", "--all"), "exists already; choose another file for OUT or pass --overwrite")
+    refused(fix(made, tmp_path / "a", "--all"), "exists already; choose another file for OUT")
     assert (tmp_path / "a").read_text() == "mine"
     assert (made / "train.conll").read_bytes() == before
 
@@ -158,7 +161,7 @@ def test_what_is_read_is_never_overwritten(made: Path, tmp_path: Path) -> None:
 def test_other_data_is_refused_and_nothing_written(made: Path, tmp_path: Path) -> None:
     result = fix(made, tmp_path / "fixed.conll", "--all", data="dev.conll")
     refused(result, "no sentence has the id")
-    refused(fix(made, tmp_path / "fixed.conll", "--all", data="train_true.conll"), "it is fixed already")
+    refused(fix(made, tmp_path / "fixed.conll", "--all", data="train_true.conll"), "train_true.conll", "already")
     doubled = tmp_path / "double.jsonl"
     doubled.write_text((made / "findings.jsonl").read_text() * 2)
     refused(fix(made, tmp_path / "fixed.conll", "--all", findings=doubled), "2 findings have the rank 1")

@@ -36,8 +36,8 @@ explain_options = together(
                  help="Labels to explain: predicted, gold, or labels that are named here, such as ORG or B-ORG,O."),
     click.option("--score", type=click.Choice(get_args(Score)), default="influence", show_default=True,
                  metavar="SCORE",
-                 help="influence: estimated effect of removing the label. relative: influence divided by the square root "
-                 "of the label's influence on itself. cosine: cosine of the loss gradients. neighbour, neighbour-dot: "
+                 help="influence: estimated effect of removing the label. relative: influence, divided by the root of "
+                 "the label's influence on itself. cosine: cosine of the loss gradients. neighbour, neighbour-dot: "
                  "cosine or dot product of the features, whatever the labels. neighbour-label: cosine of the features, "
                  "negative where the labels differ."),
     click.option("--kind", type=click.Choice(get_args(SegmentKind)), default="token", show_default=True,

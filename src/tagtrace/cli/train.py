@@ -49,7 +49,7 @@ from tagtrace.tagger.folder import MARKER
 @click.option("--learning-rate", type=float, help="Learning rate. [default: 2e-5 for a transformer, 2e-3 for lexical]")
 @click.option("--head-learning-rate", type=float, help="Learning rate of the head. [default: the same]")
 @click.option("--schedule", type=click.Choice(["constant", "linear"]), default="constant", show_default=True,
-              help="Learning rate over time. linear: rises in the first tenth of the run, then falls to 0.")  # fmt: skip
+              help="Learning rate over time. linear: rises in the first tenth, then falls to zero.")  # fmt: skip
 @click.option("--dropout", type=float, default=0.3, show_default=True,
               help="Share of features that are set to zero in training.")  # fmt: skip
 @click.option(

@@ -1,0 +1,94 @@
+"""The group of commands: overview, help, version, and what each command costs to start."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tagtrace import __version__
+from tagtrace.cli import main
+from tagtrace.cli.main import COMMANDS
+from tagtrace.cli.options import READING_NAMES
+from tests.cli.command import succeed, tagtrace
+
+
+def commands(group: click.Group = main, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command and group by what the user types."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        yield f"{before}{name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{before}{name} ")
+
+
+ALL = dict(commands())
+
+
+@pytest.mark.parametrize("name", ["", *ALL])
+def test_every_command_has_help(name: str) -> None:
+    shown = [succeed(*name.split(), flag).stdout for flag in ("--help", "-h")]
+    assert shown[0] == shown[1]
+    assert shown[0].startswith("Usage:")
+    assert "Options:" in shown[0]
+    assert len(shown[0].splitlines()) > 4
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_option_has_a_help_text_that_is_a_sentence(name: str) -> None:
+    command = ALL[name]
+    assert command.help
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.opts
+            text = re.sub(r" \[default: [^]]+\]$", "", parameter.help)
+            assert re.fullmatch(r"[A-Z].*\.|[a-z-]+: .*\.", text), f"{parameter.opts}: {text}"
+
+
+@pytest.mark.parametrize("name", [name for name, command in ALL.items() if not isinstance(command, click.Group)])
+def test_options_for_reading_have_their_own_section(name: str) -> None:
+    text = succeed(*name.split(), "--help").stdout
+    own, _, reading = text.partition("How data files are read:")
+    for parameter in ALL[name].params:
+        if isinstance(parameter, click.Option):
+            section = reading if parameter.name in READING_NAMES else own
+            assert re.search(rf"^  {parameter.opts[0]}\b", section, re.MULTILINE), parameter.opts
+    assert "--help" in own
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["data", "check", "train.conll"]])
+def test_what_does_not_need_torch_does_not_import_it(data: Path, arguments: list[str]) -> None:
+    code = (
+        "import sys; from tagtrace.cli import main; main(sys.argv[1:], standalone_mode=False); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, *arguments], cwd=data, check=False).returncode == 0
+
+
+def test_the_overview_has_one_line_for_each_command() -> None:
+    lines = succeed("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split(maxsplit=1) for line in lines] == [[name, text] for name, text in COMMANDS.items()]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_misspelled_command_is_corrected() -> None:
+    assert "No such command 'explian'. Did you mean 'explain'?" in tagtrace("explian").output
+    assert "No such command 'nonsense'." in tagtrace("nonsense").output
+
+
+def test_version() -> None:
+    assert succeed("--version").stdout == f"tagtrace, version {__version__}\n"
+
+
+def test_the_wrong_way_to_call_a_command_shows_its_usage() -> None:
+    for command in ("train", "predict only", "data check", "train a b --head mlp", "fly", "evaluate a b --epochs 3"):
+        result = CliRunner().invoke(main, command.split())
+        assert result.exit_code == 2
+        assert result.stderr.startswith("Usage:")
