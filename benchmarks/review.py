@@ -171,7 +171,7 @@ def routes(review: Review, client: Client) -> dict[str, Callable[[int], Any]]:
 
     return {
         "GET /": lambda _: client.ask("/"),
-        "GET /static/api.js": lambda _: client.ask("/static/api.js"),
+        "GET /static/core/api.js": lambda _: client.ask("/static/core/api.js"),
         "GET project": lambda _: get("project"),
         "GET findings, 50": lambda number: get("findings", offset=number * 50, limit=50),
         "GET findings, text": lambda number: get("findings", text=words[number], status="open"),

@@ -376,8 +376,8 @@ class Handler(BaseHTTPRequestHandler):
         if url.path.startswith("/api/"):
             self.fake.asked.append(self.path)
             self.answer(lambda: self.fake.get(url.path[5:], dict(parse_qsl(url.query))))
-        elif url.path.startswith("/static/") and (STATIC / Path(url.path).name).is_file():
-            self.file(STATIC / Path(url.path).name)
+        elif url.path.startswith("/static/") and (STATIC / url.path.removeprefix("/static/")).is_file():
+            self.file(STATIC / url.path.removeprefix("/static/"))
         elif url.path in ("/", "/errors", "/why", "/findings"):
             self.file(STATIC / "index.html")
         else:

@@ -11,7 +11,7 @@ from tests.review.browser import Browser, Keys
 from tests.review.fake_server import STATIC, TYPES, Fake, serve
 from tests.review.page import WHY, Site, browsers, renewed, sites
 
-MODULES = sorted(STATIC.glob("*.js"))
+MODULES = sorted(STATIC.rglob("*.js"))
 
 
 @pytest.fixture(scope="module", name="shared_browser")
@@ -37,7 +37,8 @@ def test_nothing_is_inline_and_text_is_only_set_as_text() -> None:
         text = module.read_text(encoding="utf-8")
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
         assert not re.search(r"https?://", text)
-        assert module.name == "main.js" or f'"/static/{module.name}"' in page, f"{module.name} is not preloaded"
+        name = module.relative_to(STATIC).as_posix()
+        assert name == "main.js" or f'rel="modulepreload" href="/static/{name}"' in page, f"{name} is not preloaded"
 
 
 def test_modules_are_short() -> None:

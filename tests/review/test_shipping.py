@@ -14,16 +14,31 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STATIC = files("tagtrace.review") / "static"
+STATIC = Path(str(files("tagtrace.review") / "static"))
+IMPORTS = {"core": {"core"}, "parts": {"core", "parts"}, "views": {"core", "parts", "views"}}
+"""The folders that the modules of a folder may import from."""
+
+
+def imported(module: Path) -> list[Path]:
+    """The modules that a module imports."""
+    named = re.findall(r'^import .* from "([^"]+)";$', module.read_text(encoding="utf-8"), re.MULTILINE)
+    return [(module.parent / name).resolve() for name in named]
 
 
 def test_the_page_finds_all_its_files() -> None:
-    """Every file that the page or a module names is there, and every file is named."""
-    texts = {path.name: path.read_text(encoding="utf-8") for path in STATIC.iterdir()}
-    named = set(re.findall(r'"/static/([\w.]+)"', texts["index.html"]))
-    for text in texts.values():
-        named |= set(re.findall(r'from "\./([\w.]+)"', text))
-    assert named == texts.keys() - {"index.html"}
+    """Every file that the page or a module names exists, and every file is named by the page."""
+    paths = {path.relative_to(STATIC).as_posix() for path in STATIC.rglob("*") if path.is_file()}
+    named = re.findall(r'"/static/([\w./]+)"', (STATIC / "index.html").read_text(encoding="utf-8"))
+    assert set(named) == paths - {"index.html"}
+    found = [path for module in STATIC.rglob("*.js") for path in imported(module)]
+    assert len(found) > 100
+    assert all(path.is_file() for path in found)
+
+
+def test_modules_import_from_their_own_layer_or_below() -> None:
+    for module in STATIC.glob("*/*.js"):
+        allowed = IMPORTS[module.parent.name]
+        assert {path.parent.name for path in imported(module)} <= allowed, module.name
 
 
 @pytest.mark.skipif(find_spec("hatchling") is None, reason="hatchling is not installed: no wheel can be built offline")
@@ -38,6 +53,6 @@ def test_a_wheel_has_files_that_are_no_code_in_it(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
     for folder, kind in (("review/static", "*"), ("reproduce/experiments", "*.toml"), ("findings/report", "report.*")):
-        paths = sorted((ROOT / "src/tagtrace" / folder).glob(kind))
+        paths = sorted(path for path in (ROOT / "src/tagtrace" / folder).rglob(kind) if path.is_file())
         assert paths
-        assert {f"tagtrace/{folder}/{path.name}" for path in paths} <= inside
+        assert {path.relative_to(ROOT / "src").as_posix() for path in paths} <= inside

@@ -1,11 +1,11 @@
 // Decisions: shown at once, sent in order, taken back where the server refuses.
 
 import { get } from "./api.js";
+import * as store from "./finding_store.js";
 import { isSame } from "./labels.js";
 import { say } from "./messages.js";
 import { send } from "./outbox.js";
 import { count, project, refresh } from "./project.js";
-import * as store from "./store.js";
 
 const STATUS = { accept: "accepted", relabel: "accepted", reject: "rejected", skip: "skipped", reopen: "open" };
 let afterwards = () => {};
@@ -119,7 +119,7 @@ export function decideAll(decisions, done) {
 }
 
 /** Undo or redo one's own last step. */
-export function step(which) {
+export function undoOrRedo(which) {
   send(
     which,
     {},

@@ -1,7 +1,8 @@
 // A dialog that shows many places before something is decided about all of them.
 
-import { byId, counted, el, fill } from "./dom.js";
-import { say } from "./messages.js";
+import { byId, el, fill } from "../core/dom.js";
+import { counted } from "../core/format.js";
+import { say } from "../core/messages.js";
 import { badge, inContext } from "./text.js";
 
 const SHOWN = 30;

@@ -1,13 +1,14 @@
 // What if training labels were others: probabilities before and after, predicted at once, verified by retraining on request.
 
-import { post } from "./api.js";
-import { byId, counted, el, fill, kbd, percent, shortNumber } from "./dom.js";
-import { follow } from "./jobs.js";
-import { spell, typeOf } from "./labels.js";
-import { say } from "./messages.js";
-import { patterns } from "./patterns.js";
-import { project } from "./project.js";
-import { bar } from "./text.js";
+import { post } from "../core/api.js";
+import { byId, el, fill, kbd } from "../core/dom.js";
+import { counted, percent, shortNumber } from "../core/format.js";
+import { follow } from "../core/jobs.js";
+import { spell, typeOf } from "../core/labels.js";
+import { say } from "../core/messages.js";
+import { project } from "../core/project.js";
+import { patterns } from "../parts/patterns.js";
+import { bar } from "../parts/text.js";
 
 const UNLIKELY = 0.005;
 const RUNGS = { refine: "predicted", step: "one step", verify: "retrained" };

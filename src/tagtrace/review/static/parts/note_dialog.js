@@ -1,6 +1,6 @@
 // The dialog for a note.
 
-import { byId } from "./dom.js";
+import { byId } from "../core/dom.js";
 
 const dialog = byId("note");
 let saved = () => {};

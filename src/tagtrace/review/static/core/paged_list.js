@@ -6,7 +6,7 @@
 
 export const SIZE = 100;
 
-export class Pages {
+export class PagedList {
   /** `fetch(offset, limit)` -> {total, items}, where `offset()` is asked as late as can be; `remains(item)`: whether the server would still list it. */
   constructor(fetch, { remains = () => true, loaded = () => {}, stale = () => {}, failed = () => {} } = {}) {
     Object.assign(this, { fetch, remains, loaded, stale, failed, total: 0, items: [], asked: new Map() });

@@ -1,14 +1,15 @@
 // The dev set's mispredictions.
 
-import { get } from "./api.js";
-import { byId, counted, el, fill, shortNumber } from "./dom.js";
-import { bindFilter, fillFilter } from "./filter.js";
-import { VirtualList } from "./list.js";
-import { say } from "./messages.js";
-import { Pages } from "./pages.js";
-import { load, project } from "./project.js";
-import * as state from "./state.js";
-import { bar, inContext, placeOf, tags } from "./text.js";
+import { get } from "../core/api.js";
+import { byId, el, fill } from "../core/dom.js";
+import { counted, shortNumber } from "../core/format.js";
+import { say } from "../core/messages.js";
+import { PagedList } from "../core/paged_list.js";
+import { load, project } from "../core/project.js";
+import * as state from "../core/state.js";
+import { bindFilter, fillFilter } from "../parts/filter_form.js";
+import { bar, inContext, placeOf, tags } from "../parts/text.js";
+import { VirtualList } from "../parts/virtual_list.js";
 
 const root = byId("view-errors");
 const form = root.querySelector("form");
@@ -34,7 +35,7 @@ export async function show() {
     return;
   }
   shownFor = asked;
-  const pages = new Pages((offset, limit) => get("errors", { ...state.query("errors"), offset: offset(), limit }), {
+  const pages = new PagedList((offset, limit) => get("errors", { ...state.query("errors"), offset: offset(), limit }), {
     loaded: () => list.refresh(),
     failed: (error) => say(`Errors: ${error.message}`),
   });

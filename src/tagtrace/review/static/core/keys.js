@@ -1,7 +1,7 @@
 // The keyboard: single keys, and g followed by a key. They rest in fields and dialogs, and can be turned off.
 
-import { byId, el, fill, kbd } from "./dom.js";
-import { KEYS_OFF } from "./names.js";
+import { byId } from "./dom.js";
+import { KEYS_OFF } from "./storage_names.js";
 
 const TWO_KEYS = 1500;
 let maps = () => [];
@@ -40,7 +40,7 @@ function onKey(event) {
 }
 
 /** The key as the maps name it: letters by shift alone, whatever caps lock or a non-Latin layout makes of them. */
-function nameOf(event) {
+export function nameOf(event) {
   let { key } = event;
   if (/^Key[A-Z]$/.test(event.code) && !/^[a-zA-Z]$/.test(key)) key = event.code.slice(3);
   if (/^[a-zA-Z]$/.test(key)) return event.shiftKey ? key.toUpperCase() : key.toLowerCase();
@@ -55,53 +55,4 @@ function run(event, key) {
   event.preventDefault();
   action(event);
   return true;
-}
-
-const HELP = {
-  Move: {
-    "j k ↓ ↑": "next, previous",
-    "Home End": "first, last",
-    "⏎": "ask why",
-    "g e, g w, g f": "errors, why, findings",
-    "g p": "patterns",
-    "/": "filter",
-    Escape: "back to the list",
-  },
-  Decide: {
-    a: "accept what is proposed",
-    r: "reject: the given label is right",
-    s: "skip for now",
-    "1 – 9": "another type",
-    0: "no label (O)",
-    "Shift ← →": "move the end of the segment",
-    "[ ]": "move its start",
-    o: "all occurrences, with a preview",
-    n: "note",
-    c: "reopen",
-  },
-  Why: {
-    "← →": "supporters, opposers",
-    m: "mark for what-if",
-    x: "what if its label is removed",
-    t: "what if it is relabelled",
-    v: "verify by retraining",
-  },
-  Review: { "u U": "undo, redo", h: "history", e: "export", "?": "this help" },
-};
-
-export function showHelp() {
-  const groups = Object.entries(HELP).map(([title, keys]) =>
-    el(
-      "section",
-      {},
-      el("h3", {}, title),
-      el(
-        "dl",
-        {},
-        Object.entries(keys).map(([key, text]) => el("div", {}, el("dt", {}, kbd(key)), el("dd", {}, text))),
-      ),
-    ),
-  );
-  fill(byId("help-keys"), groups);
-  byId("help").showModal();
 }

@@ -1,17 +1,18 @@
 // Why: one query segment, its probabilities, and the training segments that taught it this or otherwise.
 
-import { get } from "./api.js";
-import { decideSegment, isKept } from "./decide.js";
-import { byId, el, fill, kbd, later, shortNumber } from "./dom.js";
-import { bindFilter, fillFilter } from "./filter.js";
-import { follow } from "./jobs.js";
-import { spell, typeOf } from "./labels.js";
-import { say } from "./messages.js";
-import { project } from "./project.js";
+import { get } from "../core/api.js";
+import { decideSegment, isKept } from "../core/decisions.js";
+import { byId, el, fill, kbd, later } from "../core/dom.js";
+import { shortNumber } from "../core/format.js";
+import { follow } from "../core/jobs.js";
+import { spell, typeOf } from "../core/labels.js";
+import { say } from "../core/messages.js";
+import { project } from "../core/project.js";
+import * as state from "../core/state.js";
+import { bindFilter, fillFilter } from "../parts/filter_form.js";
+import { badge, bar, inContext, placeOf, tags } from "../parts/text.js";
 import { drawQuery } from "./query.js";
-import * as state from "./state.js";
-import { badge, bar, inContext, placeOf, tags } from "./text.js";
-import * as whatIf from "./whatif.js";
+import * as whatIf from "./what_if.js";
 
 const root = byId("view-why");
 const form = root.querySelector("form");

@@ -1,8 +1,9 @@
 // The segment that is asked about: its sentence, its labels and their probabilities.
 
-import { byId, el, fill, kbd, percent } from "./dom.js";
-import * as state from "./state.js";
-import { bar, BOUNDARIES, sentence, tags } from "./text.js";
+import { byId, el, fill, kbd } from "../core/dom.js";
+import { percent } from "../core/format.js";
+import * as state from "../core/state.js";
+import { bar, BOUNDARIES, sentence, tags } from "../parts/text.js";
 
 const place = byId("why-query");
 

@@ -1,13 +1,14 @@
 // One finding in full: its sentence, given and proposed labels as a diff, and all that can be decided about it.
 
-import { get } from "./api.js";
-import { byId, clock, el, fill, kbd, later, percent, shortNumber } from "./dom.js";
-import { accepted, draftOf, labelsOf, moved } from "./draft.js";
-import { isSame } from "./labels.js";
-import { say } from "./messages.js";
-import { project } from "./project.js";
-import * as state from "./state.js";
-import * as store from "./store.js";
+import { get } from "../core/api.js";
+import { byId, el, fill, kbd, later } from "../core/dom.js";
+import * as store from "../core/finding_store.js";
+import { clock, percent, shortNumber } from "../core/format.js";
+import { isSame } from "../core/labels.js";
+import { say } from "../core/messages.js";
+import { project } from "../core/project.js";
+import { accepted, draftOf, labelsOf, moved } from "../core/segment_draft.js";
+import * as state from "../core/state.js";
 import { badge, BOUNDARIES, diff, sentence, tag } from "./text.js";
 
 const place = byId("detail");

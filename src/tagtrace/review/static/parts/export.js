@@ -1,9 +1,10 @@
 // Export of the corrected data with its log, and replay of a log.
 
-import { post } from "./api.js";
-import { byId, counted, el, fill } from "./dom.js";
-import { say } from "./messages.js";
-import { idle } from "./outbox.js";
+import { post } from "../core/api.js";
+import { byId, el, fill } from "../core/dom.js";
+import { counted } from "../core/format.js";
+import { say } from "../core/messages.js";
+import { idle } from "../core/outbox.js";
 
 let imported = () => {};
 

@@ -1,7 +1,7 @@
 // Filter forms: their fields are the parameters of the address.
 
-import { later } from "./dom.js";
-import * as state from "./state.js";
+import { later } from "../core/dom.js";
+import * as state from "../core/state.js";
 
 /** Follow a form; parameters in `forgotten` lose their meaning when it changes. */
 export function bindFilter(form, forgotten = {}) {

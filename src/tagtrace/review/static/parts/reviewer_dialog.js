@@ -1,8 +1,8 @@
 // Who decides: the server's reviewer, or a name that this browser keeps.
 
-import { actAs } from "./api.js";
-import { byId } from "./dom.js";
-import { NAME } from "./names.js";
+import { actAs } from "../core/api.js";
+import { byId } from "../core/dom.js";
+import { NAME } from "../core/storage_names.js";
 
 const dialog = byId("reviewer");
 

@@ -1,21 +1,22 @@
 // Findings: patterns, the list of single findings, and the chosen one; decided by keyboard.
 
-import { get } from "./api.js";
-import { acceptPattern, applyToAll } from "./bulk.js";
-import { decide, givenOf, isKept } from "./decide.js";
-import * as detail from "./detail.js";
-import { byId, counted, el, fill, percent } from "./dom.js";
-import { bindFilter, fillFilter } from "./filter.js";
-import { VirtualList } from "./list.js";
-import { say } from "./messages.js";
-import { askNote } from "./notes.js";
-import { idle } from "./outbox.js";
-import { Pages } from "./pages.js";
-import * as patterns from "./patterns.js";
-import { project } from "./project.js";
-import * as state from "./state.js";
-import * as store from "./store.js";
-import { badge, inContext, tags } from "./text.js";
+import { get } from "../core/api.js";
+import { decide, givenOf, isKept } from "../core/decisions.js";
+import { byId, el, fill } from "../core/dom.js";
+import * as store from "../core/finding_store.js";
+import { counted, percent } from "../core/format.js";
+import { say } from "../core/messages.js";
+import { idle } from "../core/outbox.js";
+import { PagedList } from "../core/paged_list.js";
+import { project } from "../core/project.js";
+import * as state from "../core/state.js";
+import { acceptPattern, applyToAll } from "../parts/bulk_decisions.js";
+import { bindFilter, fillFilter } from "../parts/filter_form.js";
+import * as detail from "../parts/finding_detail.js";
+import { askNote } from "../parts/note_dialog.js";
+import * as patterns from "../parts/patterns.js";
+import { badge, inContext, tags } from "../parts/text.js";
+import { VirtualList } from "../parts/virtual_list.js";
 
 const root = byId("view-findings");
 const form = root.querySelector("form");
@@ -70,7 +71,7 @@ export async function show() {
 export async function reload(rank = rankShown) {
   const asked = shownFor;
   const status = state.value("status");
-  const pages = new Pages(fetchPage, {
+  const pages = new PagedList(fetchPage, {
     remains: (one) => status === "all" || (status === "conflict" ? one.conflict : one.status === status),
     loaded: () => list.refresh(),
     stale: () => shownFor === asked && list.source === pages && setTimeout(reload),

@@ -31,3 +31,8 @@ function show() {
   if (banner.textContent !== line) banner.textContent = line;
   banner.hidden = !line;
 }
+
+/** Show how many decisions wait to be sent; a single one is sent too soon to be worth a line. */
+export function showWaiting(number) {
+  byId("pending").textContent = number > 1 ? `${number} on their way` : "";
+}

@@ -2,13 +2,13 @@
 // They outlive a reload of the tab; a decision that the server refuses is taken back on the page.
 
 import { Gone, post } from "./api.js";
-import { byId } from "./dom.js";
-import { OUTBOX } from "./names.js";
+import { OUTBOX } from "./storage_names.js";
 
 const WAITS = [300, 1000, 2000, 4000];
 const waiting = [];
 let isSending = false;
 let idlers = [];
+let watcher = () => {};
 
 export const newKey = () =>
   crypto.randomUUID?.() ?? Array.from(crypto.getRandomValues(new Uint32Array(4)), (n) => n.toString(36)).join("-");
@@ -18,6 +18,11 @@ export function send(path, body, { prepare, done, refused } = {}) {
   waiting.push({ path, body: { ...body, key: body.key ?? newKey() }, prepare, done, refused, tries: 0 });
   keep();
   pump();
+}
+
+/** `action(number)` is told how many requests wait, whenever that changes. */
+export function watch(action) {
+  watcher = action;
 }
 
 /** Resolves when nothing is on its way. */
@@ -73,7 +78,7 @@ function keep() {
   } catch {
     // a full storage: the decisions are still in this page
   }
-  byId("pending").textContent = waiting.length > 1 ? `${waiting.length} on their way` : "";
+  watcher(waiting.length);
 }
 
 addEventListener("beforeunload", (event) => {

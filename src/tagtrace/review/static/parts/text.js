@@ -1,8 +1,8 @@
 // Training and dev text with its labels. Every marked segment has the name of its label beside it.
 
-import { el } from "./dom.js";
-import { segmentsOf, spelled } from "./labels.js";
-import { project } from "./project.js";
+import { el } from "../core/dom.js";
+import { segmentsOf, spelled } from "../core/labels.js";
+import { project } from "../core/project.js";
 
 const NUM_COLOURS = 8;
 

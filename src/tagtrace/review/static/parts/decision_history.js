@@ -1,10 +1,11 @@
 // The history: every decision, the newest first.
 
-import { get, itemsOf } from "./api.js";
-import { byId, clock, el, fill } from "./dom.js";
-import { isSame } from "./labels.js";
-import { say } from "./messages.js";
-import * as state from "./state.js";
+import { get, itemsOf } from "../core/api.js";
+import { byId, el, fill } from "../core/dom.js";
+import { clock } from "../core/format.js";
+import { isSame } from "../core/labels.js";
+import { say } from "../core/messages.js";
+import * as state from "../core/state.js";
 
 const SIZE = 50;
 const panel = byId("history");

@@ -1,10 +1,11 @@
 // Patterns: systematic mistakes, each a link to its findings.
 
-import { get } from "./api.js";
-import { byId, counted, el, fill, percent, shortNumber } from "./dom.js";
-import { say } from "./messages.js";
-import { project } from "./project.js";
-import * as state from "./state.js";
+import { get } from "../core/api.js";
+import { byId, el, fill } from "../core/dom.js";
+import { counted, percent, shortNumber } from "../core/format.js";
+import { say } from "../core/messages.js";
+import { project } from "../core/project.js";
+import * as state from "../core/state.js";
 
 export let patterns = [];
 

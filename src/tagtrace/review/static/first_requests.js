@@ -1,10 +1,9 @@
 // The first requests, on their way while the other modules still load.
 
-import { actAs, begin } from "./api.js";
-import { NAME, OUTBOX } from "./names.js";
-import { SIZE } from "./pages.js";
-import * as state from "./state.js";
-
+import { actAs, begin } from "./core/api.js";
+import { SIZE } from "./core/paged_list.js";
+import * as state from "./core/state.js";
+import { NAME, OUTBOX } from "./core/storage_names.js";
 
 /** What the view of this address asks for first; nothing where decisions wait that would change it. */
 function asked() {

@@ -1,12 +1,12 @@
 // Decisions about many places at once, each of which can be seen in a preview before.
 
-import { get } from "./api.js";
-import { decideAll } from "./decide.js";
-import { counted } from "./dom.js";
-import { say } from "./messages.js";
-import { newKey } from "./outbox.js";
-import { preview } from "./preview.js";
-import * as state from "./state.js";
+import { get } from "../core/api.js";
+import { decideAll } from "../core/decisions.js";
+import { counted } from "../core/format.js";
+import { say } from "../core/messages.js";
+import { newKey } from "../core/outbox.js";
+import * as state from "../core/state.js";
+import { preview } from "./preview_dialog.js";
 
 const FIRST = 30;
 const PART = 1000;

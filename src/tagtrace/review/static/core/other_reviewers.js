@@ -1,9 +1,9 @@
 // Every two seconds: what did other reviewers decide?
 
 import { get } from "./api.js";
-import { reread } from "./decide.js";
+import { reread } from "./decisions.js";
+import * as store from "./finding_store.js";
 import { project, refresh } from "./project.js";
-import * as store from "./store.js";
 
 const EVERY = 2000;
 const HIDDEN = 15_000;
