@@ -1,4 +1,4 @@
-"""What is installed has the page, and the configurations of experiments, in it."""
+"""The files of the page: what they may contain, and that they are installed, as the experiments' configurations are."""
 
 from __future__ import annotations
 
@@ -39,6 +39,23 @@ def test_modules_import_from_their_own_layer_or_below() -> None:
     for module in STATIC.glob("*/*.js"):
         allowed = IMPORTS[module.parent.name]
         assert {path.parent.name for path in imported(module)} <= allowed, module.name
+
+
+def test_nothing_is_inline_and_text_is_only_set_as_text() -> None:
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", page)
+    assert not re.search(r"(src|href)=\"(https?:)?//", page)
+    for module in sorted(STATIC.rglob("*.js")):
+        text = module.read_text(encoding="utf-8")
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+        assert not re.search(r"https?://", text)
+        name = module.relative_to(STATIC).as_posix()
+        assert name == "main.js" or f'rel="modulepreload" href="/static/{name}"' in page, f"{name} is not preloaded"
+
+
+def test_modules_are_short() -> None:
+    for module in sorted(STATIC.rglob("*.js")):
+        assert len(module.read_text(encoding="utf-8").splitlines()) <= 330, module.name
 
 
 @pytest.mark.skipif(find_spec("hatchling") is None, reason="hatchling is not installed: no wheel can be built offline")
