@@ -30,6 +30,19 @@ def test_an_answer_that_is_lost_does_not_decide_twice(site: Site) -> None:
     assert [row.action for row in site.rows] == ["accept", "reject"]
 
 
+def test_an_answer_that_breaks_off_does_not_decide_twice(site: Site) -> None:
+    site.open()
+    site.faults.num_cut = 1
+    site.browser.press("a", "r", "s")
+    site.decisions(3)
+    site.browser.wait(
+        lambda: not site.browser.run("return sessionStorage.getItem('tagtrace-outbox').length > 2"), "all"
+    )
+    site.browser.sees("#progress-text", "1 accepted · 1 rejected · 1 skipped")
+    assert [row.action for row in site.rows] == ["accept", "reject", "skip"]
+    assert site.browser.texts("#findings-list .badge")[:3] == ["✓ accepted", "✗ rejected", "» skipped"]
+
+
 def test_decisions_wait_while_the_server_is_gone(site: Site, opened: Review, tmp_path: Path) -> None:
     site.open()
     browser = site.browser

@@ -87,11 +87,9 @@ async function ask(address, options) {
     throw new Gone(limit.aborted ? "the server took too long" : "the server does not answer");
   }
   const content = await answer.json().catch(() => null);
-  if (answer.status >= 500) {
-    seen(true);
-    throw new Gone(content?.error ?? `the server failed (${answer.status})`);
-  }
   seen(true);
+  if (answer.status >= 500) throw new Gone(content?.error ?? `the server failed (${answer.status})`);
+  if (answer.ok && content === null) throw new Gone("the connection broke while the server answered");
   if (!answer.ok) throw new Refused(answer.status, lineOf(content) ?? `refused (${answer.status})`);
   return content;
 }

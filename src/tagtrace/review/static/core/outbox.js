@@ -48,28 +48,31 @@ async function pump() {
   if (isSending || !waiting.length) return;
   isSending = true;
   const first = waiting[0];
+  if (first.tries++ === 0) first.prepare?.(first.body);
+  keep();
+  let answer;
   try {
-    if (first.tries++ === 0) first.prepare?.(first.body);
-    keep();
-    const answer = await post(first.path, first.body);
-    leave(() => first.done?.(answer));
+    answer = await post(first.path, first.body);
   } catch (error) {
-    if (!(error instanceof Gone)) {
-      leave(() => first.refused?.(error));
-      return;
-    }
-    isSending = false;
-    setTimeout(hurry, WAITS[Math.min(first.tries - 1, WAITS.length - 1)]);
+    if (error instanceof Gone) {
+      isSending = false;
+      setTimeout(hurry, WAITS[Math.min(first.tries - 1, WAITS.length - 1)]);
+    } else leave(() => first.refused?.(error));
+    return;
   }
+  leave(() => first.done?.(answer));
 }
 
 function leave(action) {
   waiting.shift();
   isSending = false;
   keep();
-  action();
-  if (waiting.length) pump();
-  else idlers.splice(0).forEach((resolve) => resolve());
+  try {
+    action();
+  } finally {
+    if (waiting.length) pump();
+    else idlers.splice(0).forEach((resolve) => resolve());
+  }
 }
 
 function keep() {
