@@ -80,7 +80,7 @@ async function decided({ isStep, ranks = [] }) {
   if (state.view() === "findings" && ranks.length === 1) findings.goTo(ranks[0]);
 }
 
-function othersDecided(ranks, isMany) {
+function othersDecided(isMany) {
   history.refresh();
   patterns.load();
   if (isMany && state.view() === "findings") findings.reload();

@@ -11,7 +11,7 @@ const MANY = 40;
 let told = () => {};
 let timer = 0;
 
-/** `action(ranks, isMany)` runs after findings changed. */
+/** `action(isMany)` runs after decisions were made; `isMany` says that too many findings changed to read each again. */
 export function follow(action) {
   told = action;
   schedule();
@@ -32,7 +32,7 @@ export async function check() {
       const isMany = ranks.length > MANY;
       if (!isMany) await reread(ranks.filter((rank) => store.known(rank)));
       refresh();
-      told(ranks, isMany);
+      told(isMany);
     }
   } catch {
     // the banner tells

@@ -7,7 +7,7 @@ import { OUTBOX } from "./storage_names.js";
 const WAITS = [300, 1000, 2000, 4000];
 const waiting = [];
 let isSending = false;
-let idlers = [];
+const idlers = [];
 let watcher = () => {};
 
 export const newKey = () =>

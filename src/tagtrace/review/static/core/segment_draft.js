@@ -40,6 +40,5 @@ export function labelsOf(draft, finding, type, scheme) {
 export function accepted(draft, finding, scheme) {
   if (!draft.isMoved) return { start: finding.start, stop: finding.stop, labels: finding.proposed, action: "accept" };
   const chosen = labelsOf(draft, finding, draft.type, scheme);
-  const isProposed = chosen.start === finding.start && isSame(chosen.labels, finding.proposed);
-  return { ...chosen, action: isProposed ? "accept" : "relabel" };
+  return { ...chosen, action: isSame(chosen.labels, finding.proposed) ? "accept" : "relabel" };
 }
