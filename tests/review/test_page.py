@@ -40,13 +40,13 @@ def test_the_labels_given_are_a_rejection(site: Site) -> None:
     browser = site.browser
     number = 1 + TYPES.index("LOC")
     browser.press(str(number))
-    browser.sees("#message", "Finding 1 rejected: its labels are kept as given")
+    browser.sees("#message", "Finding 1 rejected: the given labels are kept")
     browser.sees("#progress-text", "299 open · 0 accepted · 1 rejected")
     assert [(row.action, row.labels) for row in site.decisions(1)] == [("relabel", ("B-LOC", "I-LOC"))]
     browser.press("h", "k")
     browser.sees("#detail", "rejected by ada")
-    browser.sees("#detail", "kept as given, B-LOC I-LOC")
-    browser.sees("#history-list", "rejected: kept as given")
+    browser.sees("#detail", "given labels kept, B-LOC I-LOC")
+    browser.sees("#history-list", "rejected: given labels kept")
     browser.driver.refresh()
     browser.sees("#progress-text", "299 open · 0 accepted · 1 rejected")
     assert not browser.complaints()

@@ -13,7 +13,7 @@ def test_refused_decisions_are_taken_back(site: Site) -> None:
     site.open("findings?rank=300")
     browser = site.browser
     browser.press("a")
-    browser.sees("#message", "Finding 300 was not decided: ")
+    browser.sees("#message", "The decision on finding 300 was not saved: ")
     browser.sees("#message", "EVENT")
     browser.sees("#findings-list-299", "open")
     browser.sees("#progress-text", "300 open")

@@ -17,11 +17,9 @@ def test_only_findings_of_the_same_change_are_ticked_at_first(site: Site) -> Non
     site.open("findings?rank=7")
     browser = site.browser
     browser.press("o")
-    browser.sees("#preview-count", "3 of 4 places ticked")
+    browser.sees("#preview-count", "3 of 4 occurrences selected")
     assert ticks(browser) == [True, True, True, False]
-    browser.sees(
-        "#preview-about", "Ticked at first (3): this finding and the 2 others that are open findings of the same"
-    )
+    browser.sees("#preview-about", "Selected at first (3): this finding and 2 other open findings with the same change")
     browser.press(Keys.SPACE)
     assert browser.run("return document.activeElement.id") == "preview-list"
     assert browser.run("return document.querySelector('#preview').open")
@@ -36,10 +34,10 @@ def test_findings_of_the_same_change_that_are_still_to_come_are_counted(browser:
         site.faults.held = "offset=30&"
         browser.press("o")
         browser.wait(lambda: browser.text("#preview-count"), "the first places")
-        assert browser.text("#preview-count") == "51 of 2,346 places ticked"
+        assert browser.text("#preview-count") == "51 of 2,346 occurrences selected"
         site.faults.held = ""
         browser.sees("#preview-more", "of 2,316")
-        assert browser.text("#preview-count") == "51 of 2,346 places ticked"
+        assert browser.text("#preview-count") == "51 of 2,346 occurrences selected"
         browser.find("#preview-apply").click()
         numbers = [row.sentence_number for row in site.decisions(51)]
         assert numbers == [0, *range(NUM_PLACES - 50, NUM_PLACES)]
@@ -51,29 +49,29 @@ def test_all_occurrences_with_a_preview(site: Site) -> None:
     browser.press("o")
     browser.wait(lambda: browser.run("return document.activeElement.id") == "preview-list", "the dialog")
     assert ticks(browser) == [True, False, False, False]
-    browser.sees("#preview-about", "Ticked at first (1): only this finding")
+    browser.sees("#preview-about", "Selected at first (1): only this finding")
     browser.find("#preview-list li:nth-child(2) input").click()
     browser.find("#preview-list li:nth-child(4) input").click()
-    browser.sees("#preview-count", "3 of 4 places")
+    browser.sees("#preview-count", "3 of 4 occurrences")
     browser.find("#preview-apply").click()
     rows = site.decisions(3)
     assert [(row.rank, row.sentence_number) for row in rows] == [(1, 1), (None, 301), (None, 303)]
     assert {row.labels for row in rows} == {("B-ORG", "I-ORG")}
-    browser.sees("#message", "3 decisions made")
-    browser.sees("#progress-text", "1 accepted · 0 rejected · 0 skipped · +2 other labels")
+    browser.sees("#message", "3 decisions saved")
+    browser.sees("#progress-text", "1 accepted · 0 rejected · 0 skipped · +2 other decisions")
     browser.press("u")
     browser.wait(lambda: site.num_undone() == 3, "undo of all three")
     browser.sees("#message", "3 decisions undone")
-    browser.wait(lambda: "other" not in browser.text("#progress-text"), "no other labels")
+    browser.wait(lambda: "other" not in browser.text("#progress-text"), "no other decisions")
 
 
 def test_very_many_occurrences_can_all_be_looked_at(browser: Browser, tmp_path: Path) -> None:
     with serving(browser, many_occurrences(tmp_path)) as site:
         site.open()
         browser.press("o")
-        browser.sees("#preview-count", "51 of 2,346 places")
+        browser.sees("#preview-count", "51 of 2,346 occurrences")
         browser.find("#preview-all").click()
-        browser.sees("#preview-count", "2,346 of 2,346 places")
+        browser.sees("#preview-count", "2,346 of 2,346 occurrences")
         browser.sees("#preview-more", "of 2,316")
         assert len(browser.texts("#preview-list li")) == 30
         browser.find("#preview-more").click()
@@ -92,7 +90,7 @@ def test_other_boundaries_at_all_occurrences(site: Site) -> None:
     browser.press(Keys.ARROW_RIGHT, shift=True)
     browser.wait(lambda: len(browser.texts("#detail .diff tbody tr")) == 3, "the move")
     browser.press("o")
-    browser.sees("#preview-about", "“Eastmoor001 United beat001” has the labels B-LOC I-LOC O at 3 other places")
+    browser.sees("#preview-about", "“Eastmoor001 United beat001” has 3 other occurrences with the labels B-LOC I-LOC O")
     browser.find("#preview-all").click()
     browser.find("#preview-apply").click()
     rows = site.decisions(4)

@@ -77,7 +77,7 @@ def test_the_whole_path(site: Site) -> None:
     (row,) = site.decisions(1)
     assert (row.rank, row.action, row.labels) == (None, "relabel", ("B-ORG",))
     assert (row.sentence_number, row.start, row.stop) == tuple(places[2].values())
-    browser.sees("#progress-text", "+1 other label")
+    browser.sees("#progress-text", "+1 other decision")
     browser.driver.back()
     browser.wait(lambda: browser.text("#errors-shown") == "1 error", "the errors")
     browser.driver.refresh()
@@ -113,7 +113,7 @@ def test_why_answers_before_the_curvature_is_worked_out(browser: Browser, opened
     with serving(browser, without_curvature(opened, tmp_path)) as site:
         site.faults.held = "/api/jobs/"
         site.open(f"{WHY}&curvature=dense")
-        browser.sees("#why-shown", "Without curvature for now")
+        browser.sees("#why-shown", "Shown without curvature, which is being computed")
         assert len(asked_why(site)) == 1
         site.faults.held = ""
         browser.wait(lambda: seconds_shown(browser), "the answer with curvature")
@@ -128,10 +128,10 @@ def test_an_answer_that_is_worked_on_does_not_change_by_itself(
         site.faults.held = "/api/jobs/"
         site.open(f"{WHY}&curvature=dense")
         browser.press("j", "x")
-        browser.sees("#what-if-answer", "working out the curvature")
+        browser.sees("#what-if-answer", "Computing the curvature")
         site.faults.held = ""
         browser.wait(lambda: browser.texts("#what-if-answer tbody tr"), "the prediction")
-        browser.sees("#why-shown", "Ask again with curvature")
+        browser.sees("#why-shown", "Update with curvature")
         assert len(asked_why(site)) == 1
         browser.find("#why-shown button").click()
         browser.wait(lambda: seconds_shown(browser), "the answer with curvature")

@@ -106,7 +106,7 @@ def test_the_command_makes_a_project(folder: Path, tmp_path: Path, served: list[
 
 def test_what_the_command_refuses(folder: Path, tmp_path: Path, served: list[dict[str, Any]]) -> None:
     refused(review(tmp_path / "none"), "give --index and --data")
-    refused(review(folder, "--host", "0.0.0.0"), "--allow-remote")
+    refused(review(folder, "--host", "0.0.0.0"), "allow_remote")
     refused(review(tmp_path / "a", "--index", folder / "index", "--data", tmp_path / "no.conll"), "does not exist")
     assert not (tmp_path / "a").exists()
     refused(

@@ -288,7 +288,7 @@ def test_the_token_becomes_a_cookie(remote: Client) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.4", "::", "example.org"])
 def test_other_addresses_need_a_flag(host: str) -> None:
-    with pytest.raises(OptionError, match="--allow-remote"):
+    with pytest.raises(OptionError, match="allow_remote"):
         check_host(host, allow_remote=False)
     check_host(host, allow_remote=True)
 

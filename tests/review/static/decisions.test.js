@@ -83,7 +83,7 @@ test("a refused decision is taken back, even where the finding cannot be read ag
   assert.equal(finding.status, "open");
   assert.equal(finding.decided, null);
   assert.deepEqual(project.progress, { open: 5, accepted: 0, rejected: 0, skipped: 0 });
-  assert.match(message(), new RegExp(`Finding ${rank}\\b.*unknown label`));
+  assert.match(message(), new RegExp(`finding ${rank}\\b.*unknown label`));
 });
 
 test("a conflict is shown and told", async () => {

@@ -51,6 +51,6 @@ test("the progress in words", () => {
   const progress = { open: 1295, accepted: 3, rejected: 1, skipped: 0 };
   const has = { findings: true };
   assert.equal(written({ progress, others: 0, has }), "1,295 open · 3 accepted · 1 rejected · 0 skipped");
-  assert.match(written({ progress, others: 1, conflicts: 2, has }), /· \+1 other label · 2 in conflict$/);
-  assert.equal(written({ progress: {}, others: 2, has: { findings: false } }), "+2 other labels");
+  assert.match(written({ progress, others: 1, conflicts: 2, has }), /· \+1 other decision · 2 in conflict$/);
+  assert.equal(written({ progress: {}, others: 2, has: { findings: false } }), "+2 other decisions");
 });

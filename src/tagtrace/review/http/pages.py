@@ -35,7 +35,7 @@ FOREVER = "public, max-age=31536000, immutable"
 
 @dataclass(frozen=True)
 class File:
-    """A static file in memory."""
+    """The content and type of a static file."""
 
     content: bytes
     kind: str
@@ -80,7 +80,7 @@ class Pages:
             return None
         version, name = self._split(scope["path"].removeprefix("/static/"))
         if name not in self.files:
-            return refusal(404, "there is no such file; reload the page")
+            return refusal(404, "this file does not exist; reload the page")
         headers = {"etag": self.tags[name], "cache-control": FOREVER if version == self.version else "no-cache"}
         if Headers(scope=scope).get("if-none-match") == self.tags[name]:
             return Response(status_code=304, headers=headers)

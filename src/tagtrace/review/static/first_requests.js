@@ -1,12 +1,12 @@
-// The first requests, on their way while the other modules still load.
+// Sends the first requests while the other modules are still loading.
 
 import { actAs, begin } from "./core/api.js";
 import { SIZE } from "./core/paged_list.js";
 import * as state from "./core/state.js";
 import { NAME, OUTBOX } from "./core/storage_names.js";
 
-/** What the view of this address asks for first; nothing where decisions wait that would change it. */
-function asked() {
+/** Request what the view needs first, unless decisions that would change the answer still wait to be sent. */
+function requestFirstPage() {
   if (JSON.parse(sessionStorage.getItem(OUTBOX) ?? "[]").length) return;
   const rank = Number(state.value("rank"));
   const page = { offset: 0, limit: SIZE };
@@ -17,4 +17,4 @@ function asked() {
 
 actAs(localStorage.getItem(NAME));
 begin("project");
-asked();
+requestFirstPage();

@@ -1,4 +1,4 @@
-// The page: one state, three views, one keyboard.
+// The entry point: connects the address, the views, the dialogs and the keyboard.
 
 import * as api from "./core/api.js";
 import * as decisions from "./core/decisions.js";
@@ -71,7 +71,7 @@ const everywhere = {
   },
 };
 
-/** After a decision reached the server; after undo and redo go to what changed. */
+/** Runs after the server saved a decision. After undo or redo, the view shows the finding that changed. */
 async function decided({ isStep, ranks = [] }) {
   history.refresh();
   await otherReviewers.check();
@@ -97,7 +97,7 @@ async function start() {
   api.watch(serverSeen);
   outbox.watch(showWaiting);
   project.follow(progress.show);
-  reviewerDialog.start(() => project.load().then(() => say(`You decide as ${project.project.reviewer}.`)));
+  reviewerDialog.start(() => project.load().then(() => say(`Decisions are now saved under the name ${project.project.reviewer}.`)));
   bindTools();
   Object.values(views).forEach((one) => one.start());
   history.start();
@@ -107,7 +107,7 @@ async function start() {
   decisions.follow(decided);
   outbox.resume(
     () => otherReviewers.check(),
-    (error) => say(`A decision made before the reload was refused: ${error.message}`),
+    (error) => say(`A decision made before the page was reloaded was not saved: ${error.message}`),
   );
   await untilThere(project.load);
   state.setDefaults(project.project.asking);
@@ -118,7 +118,7 @@ async function start() {
   if (project.project.note) setProblem(project.project.note);
 }
 
-/** Try until the server answers. */
+/** Repeat an action every second until the server answers. */
 async function untilThere(action) {
   for (;;) {
     try {

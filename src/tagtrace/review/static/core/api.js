@@ -1,6 +1,6 @@
-// Requests to the server that served the page.
+// Requests to the server that the page came from.
 
-/** The server answered that it will not: its line is for the reader. */
+/** The server refused the request. The message is meant for the reader. */
 export class Refused extends Error {
   constructor(status, line) {
     super(line);
@@ -8,7 +8,7 @@ export class Refused extends Error {
   }
 }
 
-/** No answer: the server is gone or broke down. Trying again may help. */
+/** The server did not answer or failed. The same request may succeed later. */
 export class Gone extends Error {}
 
 const TIMEOUT = 60_000;
@@ -18,12 +18,12 @@ let seen = () => {};
 let reviewer = null;
 const begun = new Map();
 
-/** Act under another name than the server's reviewer. */
+/** Send requests under a reviewer name other than the server's default. */
 export function actAs(name) {
   reviewer = name;
 }
 
-/** `action` is told after every request whether the server answered. */
+/** `action(isThere)` is called after every request with whether the server answered. */
 export function watch(action) {
   seen = action;
 }
@@ -35,11 +35,11 @@ export function get(path, parameters = {}, signal = undefined) {
   return early ?? ask(address, { signal });
 }
 
-/** Ask for something that will be asked for in a moment: the next `get` for it takes this answer. */
+/** Send a request early: the next `get` for the same address uses its answer. */
 export function begin(path, parameters = {}) {
   const address = addressOf(path, parameters);
   const answer = ask(address, {});
-  answer.catch(() => {}); // whoever gets it is told
+  answer.catch(() => {}); // the caller of `get` handles the error
   begun.set(address, answer);
   setTimeout(() => begun.delete(address), SOON);
 }
@@ -64,7 +64,7 @@ export async function post(path, body) {
   }
 }
 
-/** After a restart the server expects another token: read it from the page as served now. */
+/** Read the current token from the page, because a server with a new database expects another one. */
 async function renewToken() {
   const page = await fetch("/findings", { cache: "no-store" }).catch(() => null);
   if (!page?.ok) return false;
@@ -84,13 +84,13 @@ async function ask(address, options) {
   } catch (error) {
     if (options.signal?.aborted) throw error;
     seen(false);
-    throw new Gone(limit.aborted ? "the server took too long" : "the server does not answer");
+    throw new Gone(limit.aborted ? "the server did not answer in time" : "the server does not answer");
   }
   const content = await answer.json().catch(() => null);
   seen(true);
   if (answer.status >= 500) throw new Gone(content?.error ?? `the server failed (${answer.status})`);
-  if (answer.ok && content === null) throw new Gone("the connection broke while the server answered");
-  if (!answer.ok) throw new Refused(answer.status, lineOf(content) ?? `refused (${answer.status})`);
+  if (answer.ok && content === null) throw new Gone("the connection was lost while the server was answering");
+  if (!answer.ok) throw new Refused(answer.status, lineOf(content) ?? `the server refused the request (${answer.status})`);
   return content;
 }
 

@@ -1,7 +1,8 @@
-// Decisions: shown at once, sent in order, taken back where the server refuses.
+// Decisions are shown at once, sent in order, and reverted if the server refuses them.
 
 import { get } from "./api.js";
 import * as store from "./finding_store.js";
+import { counted } from "./format.js";
 import { isSame } from "./labels.js";
 import { say } from "./messages.js";
 import { send } from "./outbox.js";
@@ -10,23 +11,23 @@ import { count, project, refresh } from "./project.js";
 const STATUS = { accept: "accepted", relabel: "accepted", reject: "rejected", skip: "skipped", reopen: "open" };
 let afterwards = () => {};
 
-/** Whether a decision chooses the labels that are there: it counts as rejecting. */
+/** Whether a decision keeps the given labels, which counts as rejecting. */
 export function isKept({ labels }, given) {
   return Boolean(labels?.length && given && isSame(labels, given));
 }
 
-/** The given labels of the tokens that a change of a finding is about; unknown where its sentence was not read. */
+/** The given labels of the tokens that a decision is about, or undefined if the sentence is not loaded yet. */
 export function givenOf(finding, { start = finding.start, stop = finding.stop }) {
   const isOwn = start === finding.start && stop === finding.stop;
   return isOwn ? finding.given : finding.sentence_labels?.slice(start, stop);
 }
 
-/** `action` runs after each decision that the server has. */
+/** `action` runs after the server saved a decision. */
 export function follow(action) {
   afterwards = action;
 }
 
-/** Decide about a finding: {action, start, stop, labels, note}. */
+/** Make a decision on a finding: {action, start, stop, labels, note}. */
 export function decide(finding, change) {
   const { rank } = finding;
   const old = { status: finding.status, decided: finding.decided, conflict: finding.conflict, note: finding.note };
@@ -51,13 +52,13 @@ export function decide(finding, change) {
     base: finding.base ?? null,
   };
   send("decisions", body, {
-    prepare: (sent) => (sent.base = finding.base ?? null), // by now earlier decisions of this page are answered
+    prepare: (sent) => (sent.base = finding.base ?? null), // earlier decisions of this page are saved by now
     done: (answer) => {
       store.isOnItsWay(rank, -1);
       finding.base = answer.base ?? answer.id;
       finding.conflict = Boolean(answer.conflict);
       if (answer.conflict)
-        say(`Finding ${rank}: another reviewer decided otherwise. Both decisions are kept; decide again to settle it.`);
+        say(`Finding ${rank}: another reviewer decided differently. Both decisions are kept. Decide again to resolve the conflict.`);
       store.changed(rank);
       finish();
     },
@@ -66,13 +67,13 @@ export function decide(finding, change) {
       count(finding.status, old.status);
       Object.assign(finding, old);
       store.changed(rank);
-      say(`Finding ${rank} was not decided: ${error.message}`);
+      say(`The decision on finding ${rank} was not saved: ${error.message}`);
       reread([rank]);
     },
   });
 }
 
-/** Decide about a training segment that is no finding. */
+/** Make a decision on a training segment that is not a finding. */
 export function decideSegment(segment, change, shown) {
   const old = segment.decision;
   const status = isKept(change, segment.labels) ? "rejected" : STATUS[change.action];
@@ -98,12 +99,12 @@ export function decideSegment(segment, change, shown) {
     refused: (error) => {
       segment.decision = old;
       shown();
-      say(`Not decided: ${error.message}`);
+      say(`The decision was not saved: ${error.message}`);
     },
   });
 }
 
-/** Many decisions in one transaction. */
+/** Make many decisions in one transaction. */
 export function decideAll(decisions, done) {
   send(
     "decisions/bulk",
@@ -113,12 +114,12 @@ export function decideAll(decisions, done) {
         done(answer);
         finish();
       },
-      refused: (error) => say(`Nothing was decided: ${error.message}`),
+      refused: (error) => say(`The decisions were not saved: ${error.message}`),
     },
   );
 }
 
-/** Undo or redo one's own last step. */
+/** Undo or redo the reviewer's own last decision. `which` is "undo" or "redo". */
 export function undoOrRedo(which) {
   send(
     which,
@@ -127,10 +128,10 @@ export function undoOrRedo(which) {
       done: (answer) => {
         const number = answer.undone ?? answer.redone ?? 0;
         const done = which === "undo" ? "undone" : "redone";
-        say(number ? `${number === 1 ? "One decision" : `${number} decisions`} ${done}.` : `Nothing left to ${which}.`);
+        say(number ? `${counted(number, "decision")} ${done}.` : `There is nothing to ${which}.`);
         finish({ isStep: true, ranks: answer.ranks ?? [] });
       },
-      refused: (error) => say(`Cannot ${which}: ${error.message}`),
+      refused: (error) => say(`${which === "undo" ? "Undo" : "Redo"} failed: ${error.message}`),
     },
   );
 }
@@ -140,7 +141,7 @@ function finish(how = {}) {
   afterwards(how);
 }
 
-/** Read findings from the server again. */
+/** Load findings from the server again. */
 export async function reread(ranks) {
   await Promise.all(
     ranks.map(async (rank) => {

@@ -1,4 +1,4 @@
-// The findings this page has seen, by rank: one object each, shared by the list and the detail.
+// The findings that this page has loaded, by rank. List and detail share one object for each finding.
 
 const seen = new Map();
 const pending = new Map();
@@ -6,7 +6,7 @@ let listener = () => {};
 
 export const known = (rank) => seen.get(rank);
 
-/** The one object for a finding, brought up to date (unless a decision on it is on its way). */
+/** The shared object for a finding, updated unless a decision on it is still being sent. */
 export function keep(finding) {
   const old = seen.get(finding.rank);
   if (!old) {
@@ -23,7 +23,7 @@ export function follow(action) {
 
 export const changed = (rank) => listener(rank);
 
-/** Count decisions on their way: meanwhile the page knows better than the server. */
+/** Count the decisions on a finding that are being sent. Until they arrive, the page is ahead of the server. */
 export function isOnItsWay(rank, step) {
   pending.set(rank, Math.max(0, (pending.get(rank) ?? 0) + step));
 }

@@ -1,10 +1,13 @@
-// Long work on the server, asked about until it is done.
+// Long computations on the server.
 
 import { get, post } from "./api.js";
 
 const POLL = 400;
 
-/** Start a job and follow it: `told(progress)` hears [done, total] or null. Resolves to its result, or to null once nobody wants it. */
+/**
+ * Start a job and poll it until it is done. `told(progress)` is called with [done, total] or null. Resolves to the result
+ * of the job, or to null once `isWanted()` is false.
+ */
 export async function follow(body, told, isWanted) {
   const { job } = await post("jobs", body);
   for (;;) {

@@ -1,4 +1,4 @@
-// The keyboard: single keys, and g followed by a key. They rest in fields and dialogs, and can be turned off.
+// Keyboard shortcuts: single keys, and g followed by a key. They are off in fields and dialogs, and can be switched off.
 
 import { byId } from "./dom.js";
 import { KEYS_OFF } from "./storage_names.js";
@@ -7,7 +7,7 @@ const TWO_KEYS = 1500;
 let maps = () => [];
 let isGoing = 0;
 
-/** `current()` gives the maps in force, the nearest first: {key: action or null}. */
+/** `current()` returns the active key maps {key: action}, the most specific one first. */
 export function listen(current) {
   maps = current;
   document.addEventListener("keydown", onKey);
@@ -39,7 +39,7 @@ function onKey(event) {
   run(event, key);
 }
 
-/** The key as the maps name it: letters by shift alone, whatever caps lock or a non-Latin layout makes of them. */
+/** The name of a key in the maps. Letters depend on Shift alone, not on Caps Lock or a non-Latin keyboard layout. */
 export function nameOf(event) {
   let { key } = event;
   if (/^Key[A-Z]$/.test(event.code) && !/^[a-zA-Z]$/.test(key)) key = event.code.slice(3);

@@ -1,8 +1,8 @@
-// How labels of single tokens spell segments; schemes are iob2, io or plain, as the server normalises them.
+// Labels of tokens and the segments that they form. The schemes are iob2, io and plain, as normalised by the server.
 
 const PREFIX = /^[BI]-/;
 
-/** The type a label spells, null outside of segments. */
+/** The type of a label, or null if the label is outside of segments. */
 export function typeOf(label, scheme) {
   if (scheme === "plain") return label;
   if (label === "O" || !label) return null;
@@ -27,12 +27,12 @@ export function segmentsOf(labels, scheme) {
   return found;
 }
 
-/** The types that labels spell, in order: "ORG+LOC", or O where there is none. */
+/** The types of the segments, in order: "ORG+LOC", or "O" if there are no segments. */
 export function spelled(labels, scheme) {
   return [...new Set(segmentsOf(labels, scheme).map((one) => one.type))].join("+") || "O";
 }
 
-/** Labels that make `length` tokens one segment of a type. */
+/** The labels of one segment of a type with `length` tokens. */
 export function spell(type, length, scheme) {
   if (type === "O" || scheme !== "iob2") return Array(length).fill(type);
   return Array.from({ length }, (_, t) => `${t ? "I" : "B"}-${type}`);

@@ -1,4 +1,4 @@
-// What the reader is told: a line at the foot (read out by screen readers) and a banner when something is wrong.
+// Messages: a status line at the bottom, which screen readers read out, and a banner for problems.
 
 import { byId } from "./dom.js";
 
@@ -7,10 +7,10 @@ let problem = "";
 
 export function say(line) {
   const place = byId("message");
-  place.textContent = place.textContent === line ? `${line}\u00a0` : line; // a line that repeats is read out again
+  place.textContent = place.textContent === line ? `${line}\u00a0` : line; // so that a repeated line is read out again
 }
 
-/** Whether the server answers; returns true when it is back. */
+/** Record whether the server answers. Returns true if it answers again after it did not. */
 export function serverIsThere(isThere) {
   const isBack = isThere && isGone;
   isGone = !isThere;
@@ -26,13 +26,13 @@ export function setProblem(line) {
 function show() {
   const banner = byId("banner");
   const line = isGone
-    ? "The server does not answer. Start tagtrace review again: decisions made meanwhile wait here and are then sent."
+    ? "The server does not answer. Decisions are kept in this page and sent when tagtrace review is running again."
     : problem;
   if (banner.textContent !== line) banner.textContent = line;
   banner.hidden = !line;
 }
 
-/** Show how many decisions wait to be sent; a single one is sent too soon to be worth a line. */
+/** Show how many decisions wait to be saved, if there are several. A single one is usually saved at once. */
 export function showWaiting(number) {
-  byId("pending").textContent = number > 1 ? `${number} on their way` : "";
+  byId("pending").textContent = number > 1 ? `${number} decisions are waiting to be saved` : "";
 }

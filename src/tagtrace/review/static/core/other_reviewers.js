@@ -1,4 +1,4 @@
-// Every two seconds: what did other reviewers decide?
+// Checks every two seconds whether other reviewers made decisions.
 
 import { get } from "./api.js";
 import { reread } from "./decisions.js";
@@ -11,7 +11,7 @@ const MANY = 40;
 let told = () => {};
 let timer = 0;
 
-/** `action(isMany)` runs after decisions were made; `isMany` says that too many findings changed to read each again. */
+/** `action(isMany)` runs after new decisions. `isMany`: too many findings changed to load each of them again. */
 export function follow(action) {
   told = action;
   schedule();
@@ -22,7 +22,7 @@ function schedule() {
   timer = setTimeout(check, document.hidden ? HIDDEN : EVERY);
 }
 
-/** Ask now. */
+/** Check now. */
 export async function check() {
   try {
     const answer = await get("changes", { since: project.version });
@@ -35,7 +35,7 @@ export async function check() {
       told(isMany);
     }
   } catch {
-    // the banner tells
+    // the banner shows that the server does not answer
   }
   schedule();
 }

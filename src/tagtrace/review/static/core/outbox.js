@@ -1,5 +1,5 @@
-// Decisions on their way to the server: in order, one at a time, tried again under the same key until answered.
-// They outlive a reload of the tab; a decision that the server refuses is taken back on the page.
+// Decisions that wait to be sent. They are sent in order, one at a time, and repeated with the same key until the server
+// answers. They survive a reload of the tab.
 
 import { Gone, post } from "./api.js";
 import { OUTBOX } from "./storage_names.js";
@@ -13,22 +13,22 @@ let watcher = () => {};
 export const newKey = () =>
   crypto.randomUUID?.() ?? Array.from(crypto.getRandomValues(new Uint32Array(4)), (n) => n.toString(36)).join("-");
 
-/** Queue a request: `prepare(body)` just before it is first sent, then `done(answer)` or `refused(error)`. */
+/** Add a request. `prepare(body)` runs just before it is first sent, then either `done(answer)` or `refused(error)`. */
 export function send(path, body, { prepare, done, refused } = {}) {
   waiting.push({ path, body: { ...body, key: body.key ?? newKey() }, prepare, done, refused, tries: 0 });
   keep();
   pump();
 }
 
-/** `action(number)` is told how many requests wait, whenever that changes. */
+/** `action(number)` is called with the number of waiting requests whenever it changes. */
 export function watch(action) {
   watcher = action;
 }
 
-/** Resolves when nothing is on its way. */
+/** Resolves when no request is waiting. */
 export const idle = () => (waiting.length ? new Promise((resolve) => idlers.push(resolve)) : Promise.resolve());
 
-/** Send what a reload interrupted. */
+/** Send the requests that were waiting when the page was reloaded. */
 export function resume(done, refused) {
   let kept = [];
   try {
@@ -39,7 +39,7 @@ export function resume(done, refused) {
   for (const [path, body] of kept) send(path, body, { done, refused });
 }
 
-/** Try at once: the server is back. */
+/** Try again now, for example because the server is back. */
 export function hurry() {
   if (!isSending) pump();
 }
@@ -79,7 +79,7 @@ function keep() {
   try {
     sessionStorage.setItem(OUTBOX, JSON.stringify(waiting.map(({ path, body }) => [path, body])));
   } catch {
-    // a full storage: the decisions are still in this page
+    // the storage is full; the decisions are still in memory
   }
   watcher(waiting.length);
 }

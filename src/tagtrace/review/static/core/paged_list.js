@@ -1,18 +1,21 @@
-// A list that the server gives in pages, kept as it was when first asked for.
+// A list that is loaded from the server in pages and keeps the order in which it was first loaded.
 //
-// Where decisions take items out of what the server lists (a filter by status), the places of later items move there but not
-// here: as many as are known to have left before a page are subtracted from where it is asked for. Where the server's count shows
-// that more has changed than is known, `stale` is called, and the list is to be asked for anew.
+// With a filter by status, a decision removes an item from the server's list, so that later items move up on the server but
+// not here. The number of items known to be removed before a page is subtracted from the offset of its request. If the
+// server's total shows that more has changed than the page knows, `stale` is called, and the list must be loaded again.
 
 export const SIZE = 100;
 
 export class PagedList {
-  /** `fetch(offset, limit)` -> {total, items}, where `offset()` is asked as late as can be; `remains(item)`: whether the server would still list it. */
+  /**
+   * `fetch(offset, limit)` returns {total, items}; it calls `offset()` as late as possible. `remains(item)` is whether the
+   * server's list still contains an item.
+   */
   constructor(fetch, { remains = () => true, loaded = () => {}, stale = () => {}, failed = () => {} } = {}) {
     Object.assign(this, { fetch, remains, loaded, stale, failed, total: 0, items: [], asked: new Map() });
   }
 
-  /** The first page, or the one that `more` asks for. */
+  /** Load the first page, or the page that the parameters in `more` ask for. */
   async start(more = {}) {
     this.first = await this.fetch(() => 0, SIZE, more);
     this.total = this.first.total;
@@ -30,13 +33,13 @@ export class PagedList {
     for (let page = Math.floor(first / SIZE); page * SIZE < Math.min(last, this.total); page++) this.#load(page);
   }
 
-  /** The item at a place, fetched if need be. */
+  /** The item at an index, loaded if necessary. */
   async fetched(i) {
     await this.#load(Math.floor(i / SIZE));
     return this.items[i];
   }
 
-  /** The place of the first item whose `key` is not below a value, in a list sorted by it. */
+  /** The index of the first item whose `key` is at least `value`, in a list sorted by that key. */
   async locate(key, value) {
     let [low, high] = [0, this.total];
     while (low < high) {

@@ -1,8 +1,8 @@
-// A segment whose boundaries and type a reviewer is changing, and the labels that it comes to.
+// A segment whose boundaries or type a reviewer is editing, and the labels that result.
 
 import { isSame, segmentsOf, spell } from "./labels.js";
 
-/** What a finding proposes (or what was decided), to start from. */
+/** The draft to start from: the decided segment if there is one, else the proposed segment. */
 export function draftOf(finding, scheme, types) {
   const decided = finding.decided?.labels?.length ? finding.decided : null;
   const labels = decided?.labels ?? finding.proposed;
@@ -17,13 +17,13 @@ export function draftOf(finding, scheme, types) {
   };
 }
 
-/** Move a boundary ("start" or "stop") by one token; the same draft where that is impossible. */
+/** Move a boundary ("start" or "stop") by one token. Returns the same draft if the move is impossible. */
 export function moved(draft, side, step, length) {
   const next = { ...draft, [side]: draft[side] + step, isMoved: true };
   return next.start >= 0 && next.stop <= length && next.start < next.stop ? next : draft;
 }
 
-/** The decision a draft is: labels for the tokens of the finding and of the segment; the finding's tokens outside it get O. */
+/** The labels that a draft gives to the tokens of the finding and of the segment. Tokens of the finding outside of the segment get O. */
 export function labelsOf(draft, finding, type, scheme) {
   const start = Math.min(draft.start, finding.start);
   const stop = Math.max(draft.stop, finding.stop);
@@ -36,7 +36,7 @@ export function labelsOf(draft, finding, type, scheme) {
   return { start, stop, labels };
 }
 
-/** What accepting means: the proposed labels, or those of the boundaries that the reviewer set. */
+/** The decision that accepts a draft: the proposed labels, or the reviewer's own boundaries if they were moved. */
 export function accepted(draft, finding, scheme) {
   if (!draft.isMoved) return { start: finding.start, stop: finding.stop, labels: finding.proposed, action: "accept" };
   const chosen = labelsOf(draft, finding, draft.type, scheme);

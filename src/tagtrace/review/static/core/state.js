@@ -1,4 +1,4 @@
-// The state of the page is its address: the view is the path, everything else the query string, and all views share it.
+// The state of the page is its address. The path names the view; the query string holds the parameters of all views.
 
 export const VIEWS = ["errors", "why", "findings"];
 export const DEFAULTS = {
@@ -30,20 +30,20 @@ function read() {
   return { view: VIEWS.includes(view) ? view : "", parameters };
 }
 
-/** Other values for parameters that are not set; they too stay out of the address. */
+/** Change the default values of parameters. Defaults are left out of the address. */
 export const setDefaults = (values) => Object.assign(DEFAULTS, values);
 
 export const view = () => state.view;
 export const value = (name) => state.parameters[name] ?? DEFAULTS[name] ?? "";
 
-/** What a view asks the server for: its own parameters, those that are set. */
+/** The parameters that a view sends to the server: its own ones that have a value. */
 export function query(of = state.view) {
   const found = {};
   for (const name of OWN[of] ?? []) if (value(name) !== "") found[name] = value(name);
   return found;
 }
 
-/** The address of a view after some parameters are changed ("" or null takes one away). */
+/** The address of a view with some parameters changed; "" or null removes a parameter. */
 export function address(of = state.view, changes = {}) {
   const parameters = new URLSearchParams();
   for (const [name, text] of Object.entries({ ...state.parameters, ...changes })) {
@@ -54,7 +54,7 @@ export function address(of = state.view, changes = {}) {
   return `/${of}${written ? `?${written}` : ""}`;
 }
 
-/** Go somewhere: a new entry in the browser's history unless `replace`. */
+/** Go to a view. This adds an entry to the browser's history unless `replace` is true. */
 export function go(of, changes = {}, { replace = false } = {}) {
   flush();
   const next = address(of, changes);
@@ -63,7 +63,7 @@ export function go(of, changes = {}, { replace = false } = {}) {
   listener();
 }
 
-/** Remember without showing anything anew; the address follows a moment later, since browsers limit how often it may change. */
+/** Change parameters without redrawing. The address is updated a moment later, because browsers limit how often it may change. */
 export function remember(changes) {
   for (const [name, text] of Object.entries(changes)) {
     if (text === null || text === "") delete state.parameters[name];

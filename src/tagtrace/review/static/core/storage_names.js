@@ -1,8 +1,8 @@
-// What this browser keeps, by name.
+// The names under which the page stores values in the browser.
 
-/** Decisions on their way, for a reload of this tab. */
+/** Decisions that wait to be sent, so that they survive a reload of the tab. */
 export const OUTBOX = "tagtrace-outbox";
-/** Who decides here, where it is not the server's reviewer. */
+/** The reviewer's name, if it is not the server's default. */
 export const NAME = "tagtrace-reviewer";
-/** Whether single keys are off. */
+/** Set if single-key shortcuts are switched off. */
 export const KEYS_OFF = "tagtrace-keys-off";

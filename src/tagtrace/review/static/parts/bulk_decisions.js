@@ -1,4 +1,4 @@
-// Decisions about many places at once, each of which can be seen in a preview before.
+// Decisions on many segments at once, which the reviewer checks in a preview first.
 
 import { get } from "../core/api.js";
 import { decideAll } from "../core/decisions.js";
@@ -10,13 +10,13 @@ import { preview } from "./preview_dialog.js";
 
 const FIRST = 30;
 const PART = 1000;
-const MOST = 19_000; // the server takes 20,000 decisions together
+const MOST = 19_000; // the server accepts up to 20,000 decisions in one request
 
-/** Make a change of a finding at all places with its tokens and labels; `read` completes the finding's sentence. */
-export async function applyToAll(one, change, read) {
+/** Apply the change of a finding to all segments with the same tokens and labels. `loadSentence` loads the finding's sentence. */
+export async function applyToAll(one, change, loadSentence) {
   try {
     const isOwn = change.start === one.start && change.stop === one.stop;
-    if (!isOwn && !one.sentence_tokens) await read(one);
+    if (!isOwn && !one.sentence_tokens) await loadSentence(one);
     const own = isOwn ? one : { ...one, ...cut(one, change), given: one.sentence_labels.slice(change.start, change.stop) };
     const asked = { rank: one.rank, start: change.start, stop: change.stop };
     const asRow = (place) => ({
@@ -28,59 +28,66 @@ export async function applyToAll(one, change, read) {
     });
     const { answer, rest } = await inParts("occurrences", asked, asRow);
     const [text, given] = [own.tokens.join(" "), own.given.join(" ")];
-    const only = answer.total > MOST ? ` Only the first ${MOST.toLocaleString("en")} are taken.` : "";
+    const only = answer.total > MOST ? ` Only the first ${MOST.toLocaleString("en")} are used.` : "";
     const alike = answer.alike
-      ? `this finding and ${answer.alike === 1 ? "the one other" : `the ${answer.alike.toLocaleString("en")} others`} that are open findings of the same change`
-      : "only this finding: no other place is an open finding of the same change";
+      ? `this finding and ${counted(answer.alike, "other open finding")} with the same change`
+      : "only this finding, because no other open finding proposes the same change";
     preview(
       {
         title: "Apply to all occurrences",
         about: answer.total
-          ? `“${text}” has the labels ${given} at ${counted(answer.total, "other place")} too.${only} Ticked places get ${change.labels.join(" ")}. Ticked at first (${(answer.alike + 1).toLocaleString("en")}): ${alike}. Elsewhere the label may be right: look before you tick.`
-          : `“${text}” with the labels ${given} is nowhere else in the training data.`,
+          ? [
+              `“${text}” has ${counted(answer.total, "other occurrence")} with the labels ${given}.${only}`,
+              `Selected occurrences get the labels ${change.labels.join(" ")}.`,
+              `Selected at first (${(answer.alike + 1).toLocaleString("en")}): ${alike}.`,
+              "The given labels may be right elsewhere, so check an occurrence before you select it.",
+            ].join(" ")
+          : `“${text}” with the labels ${given} does not occur anywhere else in the training data.`,
         rows: [{ ...own, labels: own.given, proposed: change.labels, status: "open", action: change.action }, ...answer.rows],
         rest,
+        noun: "occurrence",
         verb: "Apply",
       },
       bulk,
     );
   } catch (error) {
-    say(`Occurrences: ${error.message}`);
+    say(`The occurrences could not be loaded: ${error.message}`);
   }
 }
 
-/** Tokens start:stop of a finding's sentence and some around them. */
+/** Tokens start:stop of a finding's sentence, and a few tokens before and after them. */
 function cut({ sentence_tokens: tokens }, { start, stop }) {
   const before = tokens.slice(Math.max(0, start - 8), start);
   return { start, stop, before, tokens: tokens.slice(start, stop), after: tokens.slice(stop, stop + 8) };
 }
 
-/** Accept what is open in the chosen pattern. */
+/** Accept all open findings of the selected pattern. */
 export async function acceptPattern() {
   const number = state.value("pattern");
   try {
     const asRow = (one) => ({ ...one, labels: one.given, action: "accept" });
     const { answer, rest } = await inParts("findings", { pattern: number, status: "open" }, asRow);
     if (!answer.total) {
-      say("Nothing is open in this pattern.");
+      say("This pattern has no open findings.");
       return;
     }
     preview(
       {
         title: `Accept all open findings of pattern ${number}`,
-        about: "Ticked findings get the labels proposed.",
+        about: "The selected findings get their proposed labels.",
         rows: answer.rows,
         rest,
+        noun: "finding",
         verb: "Accept",
       },
       bulk,
     );
   } catch (error) {
-    say(`Pattern ${number}: ${error.message}`);
+    say(`Pattern ${number} could not be loaded: ${error.message}`);
   }
 }
 
-/** The first items of a list as rows, and how to read the others; that stops once nobody wants them. */
+/** The first items of a list as rows, and a function that loads the others while `isWanted()` is true. */
 async function inParts(path, query, asRow) {
   const answer = await get(path, { ...query, offset: 0, limit: FIRST });
   const total = Math.min(answer.total ?? answer.items.length, MOST);
@@ -114,6 +121,6 @@ function bulk(places) {
     base: one.base ?? null,
     key: newKey(),
   }));
-  say(`Deciding about ${counted(decisions.length, "place")}…`);
-  decideAll(decisions, () => say(`${counted(decisions.length, "decision")} made. Undo takes them back together.`));
+  say(`Saving ${counted(decisions.length, "decision")}…`);
+  decideAll(decisions, () => say(`${counted(decisions.length, "decision")} saved. Undo reverts them together.`));
 }

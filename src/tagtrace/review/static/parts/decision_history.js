@@ -1,4 +1,4 @@
-// The history: every decision, the newest first.
+// The history of decisions, the newest first.
 
 import { get, itemsOf } from "../core/api.js";
 import { byId, el, fill } from "../core/dom.js";
@@ -29,10 +29,10 @@ export function toggle() {
     .forEach((button) => button.setAttribute("aria-expanded", String(!panel.hidden)));
   if (panel.hidden) return;
   load(0);
-  say("History shown.");
+  say("The history is open.");
 }
 
-/** Read it again where it is open. */
+/** Load the history again if it is open. */
 export function refresh() {
   if (!panel.hidden) load(0);
 }
@@ -44,9 +44,9 @@ async function load(offset) {
     else fill(list, items.map(entry));
     shown = offset + items.length;
     byId("history-more").hidden = items.length < SIZE;
-    if (!shown) fill(list, el("li", { class: "soft" }, "Nothing is decided yet."));
+    if (!shown) fill(list, el("li", { class: "soft" }, "No decisions yet."));
   } catch (error) {
-    say(`History: ${error.message}`);
+    say(`The history could not be loaded: ${error.message}`);
   }
 }
 
@@ -63,7 +63,7 @@ function entry(one) {
           el("code", {}, (one.given ?? []).join(" ")),
           " → ",
           el("code", {}, one.labels.join(" ")),
-          isSame(one.labels, one.given ?? []) ? " (rejected: kept as given)" : null,
+          isSame(one.labels, one.given ?? []) ? " (rejected: given labels kept)" : null,
         )
       : null;
   return el(

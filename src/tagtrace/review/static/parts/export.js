@@ -1,4 +1,4 @@
-// Export of the corrected data with its log, and replay of a log.
+// The dialog for exporting the corrected data with a log of the changes, and for importing such a log.
 
 import { post } from "../core/api.js";
 import { byId, el, fill } from "../core/dom.js";
@@ -8,11 +8,11 @@ import { idle } from "../core/outbox.js";
 
 let imported = () => {};
 
-/** `action` runs after a log was replayed. */
+/** `action` runs after a log was imported. */
 export function start(action) {
   imported = action;
   byId("export-run").addEventListener("click", run);
-  byId("import-file").addEventListener("change", replay);
+  byId("import-file").addEventListener("change", importLog);
 }
 
 export function open() {
@@ -24,7 +24,7 @@ export function open() {
 
 async function run() {
   const place = byId("export-answer");
-  fill(place, "Writing…");
+  fill(place, "Exporting…");
   try {
     await idle();
     const answer = await post("export", {});
@@ -33,7 +33,7 @@ async function run() {
       el(
         "p",
         {},
-        `${counted(answer.changed, "change")} written${answer.conflicts ? `; ${counted(answer.conflicts, "conflict")} still to be settled` : ""}:`,
+        `${counted(answer.changed, "change")} written${answer.conflicts ? `, ${counted(answer.conflicts, "conflict")} not resolved yet` : ""}:`,
       ),
       el(
         "ul",
@@ -48,17 +48,17 @@ async function run() {
         el("a", { href: "/api/export/log", download: "" }, "Download the log"),
       ),
     );
-    say("Exported.");
+    say("The data was exported.");
   } catch (error) {
-    fill(place, el("p", { class: "notice" }, `Not exported: ${error.message}`));
+    fill(place, el("p", { class: "notice" }, `The export failed: ${error.message}`));
   }
 }
 
-async function replay(event) {
+async function importLog(event) {
   const [file] = event.target.files;
   const place = byId("import-answer");
   if (!file) return;
-  fill(place, "Reading…");
+  fill(place, "Importing…");
   try {
     const answer = await post("import", { log: await file.text() });
     fill(
@@ -66,13 +66,13 @@ async function replay(event) {
       el(
         "p",
         {},
-        `${counted(answer.imported, "decision")} made from the log${answer.skipped ? `, ${answer.skipped} skipped` : ""}.`,
+        `${counted(answer.imported, "decision")} imported${answer.skipped ? `, ${counted(answer.skipped, "change")} skipped` : ""}.`,
       ),
       (answer.reasons ?? []).map((reason) => el("p", { class: "soft" }, reason)),
     );
     imported();
   } catch (error) {
-    fill(place, el("p", { class: "notice" }, `Not replayed: ${error.message}`));
+    fill(place, el("p", { class: "notice" }, `The import failed: ${error.message}`));
   }
   event.target.value = "";
 }

@@ -1,9 +1,9 @@
-// Filter forms: their fields are the parameters of the address.
+// Filter forms, whose fields are parameters of the address.
 
 import { later } from "../core/dom.js";
 import * as state from "../core/state.js";
 
-/** Follow a form; parameters in `forgotten` lose their meaning when it changes. */
+/** Update the address when a form changes. The parameters in `forgotten` are then reset. */
 export function bindFilter(form, forgotten = {}) {
   const apply = (field, replace) =>
     state.go(state.view(), { ...forgotten, [field.name]: field.value.trim() }, { replace });
@@ -17,7 +17,7 @@ export function bindFilter(form, forgotten = {}) {
   form.addEventListener("submit", (event) => event.preventDefault());
 }
 
-/** Show the address in a form; a field that is being typed into is left alone. */
+/** Show the parameters of the address in a form, except in the field that the reader is typing in. */
 export function fillFilter(form) {
   for (const field of form.querySelectorAll("[name]")) {
     if (field !== document.activeElement || field.matches("select")) field.value = state.value(field.name);

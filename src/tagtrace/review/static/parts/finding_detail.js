@@ -1,4 +1,4 @@
-// One finding in full: its sentence, given and proposed labels as a diff, and all that can be decided about it.
+// The details of one finding: its sentence, its given and proposed labels, and the buttons to decide on it.
 
 import { get } from "../core/api.js";
 import { byId, el, fill, kbd, later } from "../core/dom.js";
@@ -16,14 +16,14 @@ let finding = null;
 let draft = null;
 let act = () => {};
 
-/** `action(name, value)` carries out what a button says. */
+/** `action(name, value)` is called when a button is pressed. */
 export function follow(action) {
   act = action;
 }
 
 export const current = () => finding;
 
-/** Show a finding (or none). */
+/** Show a finding, or none if `one` is null. */
 export function show(one) {
   if (one !== finding) {
     finding = one;
@@ -34,22 +34,22 @@ export function show(one) {
   if (finding && !finding.sentence_tokens) complete(finding);
 }
 
-/** The decision of accepting it as it stands here, or of giving it another type. */
+/** The decision to accept the finding with the boundaries shown, or to give it another type. */
 export const acceptance = () => accepted(draft, finding, project.scheme);
 export const relabelled = (type) => ({ ...labelsOf(draft, finding, type, project.scheme), action: "relabel" });
 
-/** Start again from what is proposed or decided, unless the reviewer is moving a boundary. */
+/** Start again from the decided or proposed labels, unless the reviewer has moved a boundary. */
 export function resetDraft() {
   if (finding && !draft.isMoved) draft = draftOf(finding, project.scheme, project.types);
 }
 
 const complete = later(60, async (one) => {
-  await whole(one);
+  await loadSentence(one);
   if (one === finding) draw();
 });
 
-/** Read the sentence of a finding, once. */
-export async function whole(one) {
+/** Load the sentence of a finding, once. */
+export async function loadSentence(one) {
   one.isRead ??= get(`findings/${one.rank}`);
   try {
     const read = await one.isRead;
@@ -63,10 +63,10 @@ export async function whole(one) {
 
 let moves = null;
 
-/** Resolves when boundaries are where the reviewer moved them; null when they are. */
+/** A promise while a move of a boundary waits for the sentence to load, otherwise null. */
 export const settled = () => moves;
 
-/** Move the start or the stop of the segment by one token; needs the whole sentence. */
+/** Move the start or the end of the segment by one token. This needs the whole sentence, which is loaded if necessary. */
 export function moveBoundary(side, step) {
   const one = finding;
   if (!one) return;
@@ -74,7 +74,7 @@ export function moveBoundary(side, step) {
     moveNow(side, step);
     return;
   }
-  const mine = Promise.resolve(moves ?? whole(one)).then(() => {
+  const mine = Promise.resolve(moves ?? loadSentence(one)).then(() => {
     if (moves === mine) moves = null;
     if (one === finding && one.sentence_tokens) moveNow(side, step);
   });
@@ -86,14 +86,14 @@ function moveNow(side, step) {
   if (next === draft) return;
   draft = next;
   draw();
-  say(
-    `Segment: ${finding.sentence_tokens.slice(draft.start, draft.stop).join(" ")} (${draft.start}:${draft.stop}), ${draft.type}. Accept with a, or choose a type.`,
-  );
+  const text = finding.sentence_tokens.slice(draft.start, draft.stop).join(" ");
+  const place = `${draft.start}:${draft.stop}`;
+  say(`Segment: ${text} (${place}), ${draft.type}. Press a to accept it, or choose another type.`);
 }
 
 function draw() {
   if (!finding) {
-    fill(place, el("p", { class: "soft" }, "No finding is chosen."));
+    fill(place, el("p", { class: "soft" }, "No finding is selected."));
     return;
   }
   const focused = place.contains(document.activeElement) ? document.activeElement.dataset.key : null;
@@ -118,7 +118,7 @@ function notices() {
       ? el(
           "p",
           { class: "notice" },
-          "⚠ Reviewers decided differently about these tokens. Both decisions are kept in the history; what you decide now settles it.",
+          "⚠ Reviewers decided differently about these tokens. Both decisions are in the history. Your next decision resolves the conflict.",
         )
       : null,
     decided
@@ -127,7 +127,7 @@ function notices() {
           { class: "soft" },
           `${finding.status} by ${decided.reviewer ?? "?"}, ${clock(decided.time)}`,
           finding.status === "rejected" && decided.labels?.length
-            ? `: kept as given, ${decided.labels.join(" ")}`
+            ? `: given labels kept, ${decided.labels.join(" ")}`
             : decided.labels?.length
               ? ` as ${decided.labels.join(" ")}`
               : "",
@@ -166,9 +166,9 @@ function changes() {
   return el(
     "div",
     { class: "diffs" },
-    table(shown.labels, draft.isMoved ? "yours" : "proposed"),
+    table(shown.labels, draft.isMoved ? "your change" : "proposed"),
     isOther && !draft.isMoved
-      ? el("p", { class: "soft" }, `Decided: tokens ${decided.start}:${decided.stop} are ${decided.labels.join(" ")}`)
+      ? el("p", { class: "soft" }, `Decided: tokens ${decided.start}:${decided.stop} have the labels ${decided.labels.join(" ")}`)
       : null,
   );
 }
@@ -187,7 +187,7 @@ function buttons() {
   return [
     el(
       "div",
-      { class: "row decisions", role: "group", "aria-label": "Decide" },
+      { class: "row decisions", role: "group", "aria-label": "Decision" },
       button("a", "Accept", "accept"),
       button("r", "Reject", "reject"),
       button("s", "Skip", "skip"),
@@ -195,7 +195,7 @@ function buttons() {
     ),
     el(
       "div",
-      { class: "row types", role: "group", "aria-label": "Another type" },
+      { class: "row types", role: "group", "aria-label": "Other label types" },
       project.types
         .slice(0, 9)
         .map((type, i) =>
@@ -220,7 +220,7 @@ function buttons() {
         ? el(
             "label",
             {},
-            "more ",
+            "More types ",
             el(
               "select",
               {
@@ -235,7 +235,7 @@ function buttons() {
     ),
     el(
       "div",
-      { class: "row boundaries", role: "group", "aria-label": "Boundaries of the segment" },
+      { class: "row boundaries", role: "group", "aria-label": "Segment boundaries" },
       el("span", { class: "soft" }, `tokens ${draft.start}:${draft.stop}`),
       BOUNDARIES.map(([key, side, step, text]) =>
         el(
@@ -249,7 +249,7 @@ function buttons() {
     ),
     el(
       "div",
-      { class: "row", role: "group", "aria-label": "More" },
+      { class: "row", role: "group", "aria-label": "More actions" },
       button("o", "All occurrences…", "occurrences"),
       button("n", "Note…", "note"),
       button("⏎", "Ask why", "why"),

@@ -1,37 +1,37 @@
-// The dialog that lists the keys.
+// The dialog that lists the keyboard shortcuts.
 
 import { byId, el, fill, kbd } from "../core/dom.js";
 
 const HELP = {
-  Move: {
-    "j k ↓ ↑": "next, previous",
-    "Home End": "first, last",
+  Navigation: {
+    "j k ↓ ↑": "next, previous item",
+    "Home End": "first, last item",
     "⏎": "ask why",
-    "g e, g w, g f": "errors, why, findings",
-    "g p": "patterns",
-    "/": "filter",
-    Escape: "back to the list",
+    "g e, g w, g f": "go to Errors, Why, Findings",
+    "g p": "go to the patterns",
+    "/": "go to the filter",
+    Escape: "return to the list",
   },
-  Decide: {
-    a: "accept what is proposed",
-    r: "reject: the given label is right",
-    s: "skip for now",
-    "1 – 9": "another type",
+  Decisions: {
+    a: "accept the proposed labels",
+    r: "reject: keep the given labels",
+    s: "skip",
+    "1 – 9": "choose another label type",
     0: "no label (O)",
     "Shift ← →": "move the end of the segment",
-    "[ ]": "move its start",
-    o: "all occurrences, with a preview",
-    n: "note",
-    c: "reopen",
+    "[ ]": "move the start of the segment",
+    o: "apply to all occurrences, with a preview",
+    n: "write a note",
+    c: "reopen the finding",
   },
   Why: {
-    "← →": "supporters, opposers",
-    m: "mark for what-if",
-    x: "what if its label is removed",
-    t: "what if it is relabelled",
+    "← →": "go to the supporters, opposers",
+    m: "mark for a what-if",
+    x: "what if the label is removed",
+    t: "what if the label is changed",
     v: "verify by retraining",
   },
-  Review: { "u U": "undo, redo", h: "history", e: "export", "?": "this help" },
+  Review: { "u U": "undo, redo", h: "show or hide the history", e: "export", "?": "show these shortcuts" },
 };
 
 export function showKeysHelp() {

@@ -1,4 +1,4 @@
-// The dialog for a note.
+// The dialog for writing a note.
 
 import { byId } from "../core/dom.js";
 

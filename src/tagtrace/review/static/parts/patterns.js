@@ -1,4 +1,4 @@
-// Patterns: systematic mistakes, each a link to its findings.
+// The list of patterns. Each one is a link to its findings.
 
 import { get } from "../core/api.js";
 import { byId, el, fill } from "../core/dom.js";
@@ -14,7 +14,7 @@ export async function load() {
   try {
     patterns = (await get("patterns")).items;
   } catch (error) {
-    say(`Patterns: ${error.message}`);
+    say(`The patterns could not be loaded: ${error.message}`);
   }
   show();
 }
@@ -74,10 +74,11 @@ function described(one) {
   ];
 }
 
-/** What fixing all of them does to trusted data. */
+/** The effect on trusted data of fixing all findings of a pattern. */
 function effect(found) {
   if (!found) return null;
   const after = found.verified ?? found.predicted;
   const how = found.verified ? "retrained" : "predicted";
-  return `. Fixing all: trusted loss ${shortNumber(found.before.loss)} → ${shortNumber(after.loss)}, ${found.before.num_wrong} → ${after.num_wrong} tokens wrong (${how})`;
+  const loss = `loss ${shortNumber(found.before.loss)} → ${shortNumber(after.loss)}`;
+  return `. If all are fixed, trusted data: ${loss}, wrong tokens ${found.before.num_wrong} → ${after.num_wrong} (${how}).`;
 }

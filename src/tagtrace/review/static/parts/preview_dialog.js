@@ -1,4 +1,4 @@
-// A dialog that shows many places before something is decided about all of them.
+// The dialog that lists many segments before a decision is applied to the selected ones.
 
 import { byId, el, fill } from "../core/dom.js";
 import { counted } from "../core/format.js";
@@ -6,20 +6,24 @@ import { say } from "../core/messages.js";
 import { badge, inContext } from "./text.js";
 
 const SHOWN = 30;
-const PAUSE = 200; // before the places that are not shown are read
+const PAUSE = 200; // milliseconds before the segments that are not shown are loaded
 const dialog = byId("preview");
 const list = byId("preview-list");
 const more = byId("preview-more");
-/** What the dialog is about: its places, those left out, the ones still to come, and whether "all" was set, by true or false. */
-let now = { places: [], off: new Set(), rest: null, isAll: null, action: () => {} };
+/**
+ * The content of the dialog: the segments loaded, the indices of those not selected, the rest that is still to be loaded,
+ * and the last value of "Select all" (null if it was not used).
+ */
+let now = { places: [], off: new Set(), rest: null, isAll: null, noun: "occurrence", action: () => {} };
 
 /**
- * `rows`: {before, tokens, after, start, sentence, labels, proposed, status, isTicked}; ticked at first unless isTicked is false or
- * something was decided. `rest`: {number, ticked, load(isWanted)} of those still to come, or null; `action(chosen)` gets those
- * that are ticked in the end.
+ * Open the dialog. `rows` are {before, tokens, after, start, sentence, labels, proposed, status, isTicked}; a row is
+ * selected at first unless `isTicked` is false or it was decided already. `rest` describes the rows that are still to be
+ * loaded, {number, ticked, load(isWanted)}, or is null. `noun` names a row. `action(chosen)` gets the rows that are selected
+ * when the dialog is confirmed.
  */
-export function preview({ title, about, rows, rest = null, verb }, action) {
-  const own = { places: [], off: new Set(), rest, isAll: null, isWanted: true, action };
+export function preview({ title, about, rows, rest = null, noun, verb }, action) {
+  const own = { places: [], off: new Set(), rest, isAll: null, isWanted: true, noun, action };
   now = own;
   add(own, rows);
   byId("preview-title").textContent = title;
@@ -30,14 +34,14 @@ export function preview({ title, about, rows, rest = null, verb }, action) {
   dialog.returnValue = "";
   dialog.showModal();
   list.scrollTop = 0;
-  list.focus(); // not the button: a key too many must not decide
-  setTimeout(() => own.isWanted && whole(own), PAUSE);
+  list.focus(); // not the button, so that one key press too many does not apply the change
+  setTimeout(() => own.isWanted && loadAll(own), PAUSE);
 }
 
-/** Read the places still to come, once; resolves to whether all are there. */
-function whole(own) {
-  own.isWhole ??= read(own);
-  return own.isWhole;
+/** Load the remaining rows, once. Resolves to whether all rows are loaded. */
+function loadAll(own) {
+  own.isLoaded ??= read(own);
+  return own.isLoaded;
 }
 
 async function read(own) {
@@ -49,12 +53,12 @@ async function read(own) {
     return true;
   } catch (error) {
     if (own === now) dialog.close("failed");
-    say(`Not all places could be read: ${error.message}`);
+    say(`Not all ${own.noun}s could be loaded: ${error.message}`);
     return false;
   }
 }
 
-/** More places; those already decided, or not to be ticked, are left out until the reader ticks them. */
+/** Add rows. Those that are decided already, or not to be selected at first, are not selected. */
 function add(own, rows) {
   rows.forEach((one, i) => {
     const isOn = own.isAll ?? (one.isTicked !== false && (one.status ?? "open") === "open");
@@ -63,7 +67,7 @@ function add(own, rows) {
   own.places = [...own.places, ...rows];
 }
 
-/** The next rows: every place can be looked at. */
+/** Show the next rows. */
 function showMore() {
   const first = list.children.length;
   list.append(...now.places.slice(first, first + SHOWN).map((one, i) => row(one, first + i)));
@@ -102,11 +106,11 @@ function toggle(i, isOn) {
 }
 
 function tell() {
-  const { places, off, rest, isAll } = now;
+  const { places, off, rest, isAll, noun } = now;
   const total = places.length + (rest?.number ?? 0);
   const coming = isAll === null ? (rest?.ticked ?? 0) : isAll ? (rest?.number ?? 0) : 0;
   const number = places.length - off.size + coming;
-  byId("preview-count").textContent = `${number.toLocaleString("en")} of ${counted(total, "place")} ticked`;
+  byId("preview-count").textContent = `${number.toLocaleString("en")} of ${counted(total, noun)} selected`;
   const apply = byId("preview-apply");
   apply.textContent = `${apply.dataset.verb} (${number.toLocaleString("en")})`;
   apply.disabled = number === 0;
@@ -131,7 +135,7 @@ byId("preview-all").addEventListener("change", (event) => {
 dialog.addEventListener("close", async () => {
   const own = now;
   own.isWanted = dialog.returnValue === "apply";
-  if (!own.isWanted || !(await whole(own))) return;
+  if (!own.isWanted || !(await loadAll(own))) return;
   const chosen = own.places.filter((_, i) => !own.off.has(i));
   if (chosen.length) own.action(chosen);
 });

@@ -18,9 +18,9 @@ export function show() {
   byId("progress-text").textContent = written(project);
 }
 
-/** The progress in words. */
+/** The progress in words. "Other decisions" are about labels that are not findings. */
 export function written({ progress, others, conflicts, has }) {
-  const decidedElsewhere = others ? `+${counted(others, "other label")}` : "";
+  const decidedElsewhere = others ? `+${counted(others, "other decision")}` : "";
   if (has.findings === false) return decidedElsewhere;
   return [
     ...STATUSES.map((status) => `${(progress[status] ?? 0).toLocaleString("en")} ${status}`),

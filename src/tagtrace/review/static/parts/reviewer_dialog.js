@@ -1,4 +1,4 @@
-// Who decides: the server's reviewer, or a name that this browser keeps.
+// The dialog for the reviewer's name, which is stored in the browser. The default is the server's reviewer.
 
 import { actAs } from "../core/api.js";
 import { byId } from "../core/dom.js";
@@ -6,7 +6,7 @@ import { NAME } from "../core/storage_names.js";
 
 const dialog = byId("reviewer");
 
-/** `renamed` runs after another name was chosen. */
+/** `renamed` runs after the name was changed. */
 export function start(renamed) {
   dialog.addEventListener("close", () => {
     const name = byId("reviewer-input").value.trim();

@@ -1,4 +1,4 @@
-// Training and dev text with its labels. Every marked segment has the name of its label beside it.
+// Text with its labels. The name of the label is written beside every labelled segment.
 
 import { el } from "../core/dom.js";
 import { segmentsOf, spelled } from "../core/labels.js";
@@ -6,22 +6,22 @@ import { project } from "../core/project.js";
 
 const NUM_COLOURS = 8;
 
-/** The class that colours a type. */
+/** The CSS class for the colour of a type. */
 export function colour(type) {
   const number = project.types.indexOf(type);
   return number < 0 ? "type-none" : `type-${number % NUM_COLOURS}`;
 }
 
-/** The name of a label, in its colour. */
+/** The name of a type, in its colour. */
 export const tag = (type) => el("span", { class: `tag ${colour(type)}` }, type);
 
-/** What labels spell, as tags. */
+/** The types of labels, as tags. */
 export function tags(labels) {
   const types = spelled(labels, project.scheme).split("+");
   return types.flatMap((type, i) => (i ? [" ", tag(type)] : [tag(type)]));
 }
 
-/** A segment with what stands before and after, in one line: the ends are cut off, never the segment. */
+/** A segment and its context in one line. If there is too little room, the context is cut off, not the segment. */
 export function inContext({ before, tokens, after, start }) {
   const isCut = start === undefined || start > before.length;
   return el(
@@ -33,7 +33,7 @@ export function inContext({ before, tokens, after, start }) {
   );
 }
 
-/** A whole sentence: labelled segments with their names, and tokens start:stop marked. */
+/** A whole sentence with its labelled segments. Tokens start:stop are highlighted. */
 export function sentence(tokens, labels, { start, stop }) {
   const found = segmentsOf(labels ?? tokens.map(() => "O"), labels ? project.scheme : "iob2");
   const owner = new Map(
@@ -57,7 +57,7 @@ function run(text, segment, isMarked, isLast) {
   return el(isMarked ? "mark" : "span", { class: classes || null }, text, name ? " " : null, name);
 }
 
-/** Token by token, the label given and the new one: − and + where they differ, = where they do not. */
+/** A table of tokens with their given and new labels, marked − and + if they differ and = if they are the same. */
 export function diff(tokens, given, proposed, { caption, heading = "proposed" }) {
   const cell = (label, sign, isSame) =>
     el("td", { class: isSame ? "same" : sign === "+" ? "plus" : "minus" }, `${isSame ? "=" : sign} ${label}`);
@@ -87,7 +87,7 @@ export function diff(tokens, given, proposed, { caption, heading = "proposed" })
   );
 }
 
-/** A bar as wide as `value` of `largest`, with its number; the width says nothing that the number does not. */
+/** A bar whose width is the share of `value` in `largest`, and its number as text. */
 export function bar(value, largest, text) {
   const filled = el("i", {});
   filled.style.width = `${largest > 0 ? Math.min(100, (100 * Math.abs(value)) / largest) : 0}%`;
@@ -99,7 +99,7 @@ export function bar(value, largest, text) {
   );
 }
 
-/** The four ways to move a boundary: key, side, step, words. */
+/** The four ways to move a boundary: key, side, step, text of the button. */
 export const BOUNDARIES = [
   ["[", "start", -1, "← start"],
   ["]", "start", 1, "start →"],
@@ -109,7 +109,7 @@ export const BOUNDARIES = [
 
 const SIGNS = { open: "○", accepted: "✓", rejected: "✗", skipped: "»" };
 
-/** A status: a sign and its name. */
+/** A status as a symbol and its name. */
 export function badge(status, isConflict = false) {
   return [
     el("span", { class: `badge ${status}` }, el("span", { "aria-hidden": "true" }, `${SIGNS[status] ?? ""} `), status),
@@ -117,7 +117,7 @@ export function badge(status, isConflict = false) {
   ];
 }
 
-/** Where a segment stands. */
+/** The sentence, tokens and document of a segment. */
 export function placeOf(one) {
   return el(
     "span",

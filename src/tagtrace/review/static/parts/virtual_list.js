@@ -1,9 +1,12 @@
-// A list of any length: only the rows in sight (and the chosen one) exist. A listbox with a roving tab stop.
+// A list of any length: only the visible rows and the selected one exist as elements. A listbox with a roving tab stop.
 
 const SPARE = 6;
 
 export class VirtualList {
-  /** `source`: {total, at(i), ensure(first, last)}; `draw(row, item, i)` fills a row; `chosen(i, item)` follows the choice. */
+  /**
+   * `source` is {total, at(i), ensure(first, last)}. `draw(row, item, i)` fills a row; `chosen(i, item)` is called when a
+   * row is selected, `opened(i)` when it is double-clicked.
+   */
   constructor(box, { draw, chosen, opened }) {
     Object.assign(this, { box, draw, chosen, opened, source: null, at: -1, stop: 0, rows: new Map() });
     this.inside = document.createElement("div");
@@ -19,7 +22,7 @@ export class VirtualList {
     box.addEventListener("dblclick", (event) => this.#onRow(event, (i) => this.opened?.(i)));
   }
 
-  /** Show another source; `at` is chosen if it is not -1, and `stop` is where the tab key leads otherwise. */
+  /** Show another source. `at` is selected unless it is -1; `stop` is then the row that the Tab key leads to. */
   show(source, { at = -1, stop = 0 } = {}) {
     this.source = source;
     this.at = at;
@@ -41,7 +44,7 @@ export class VirtualList {
     return true;
   }
 
-  /** To the next row, or the one before; from no row, to the tab stop. */
+  /** Select the row `step` rows further; if no row is selected, the tab stop. */
   move(step) {
     if (!this.source?.total) return false;
     const next = this.at < 0 ? this.stop : Math.max(0, Math.min(this.at + step, this.source.total - 1));
@@ -58,7 +61,7 @@ export class VirtualList {
     return this.box.contains(document.activeElement);
   }
 
-  /** What moves in it, for the keyboard. */
+  /** The keys that move the selection. */
   get keys() {
     return {
       j: () => this.move(1),
@@ -84,7 +87,7 @@ export class VirtualList {
     }
   }
 
-  /** Draw the rows in sight; those that hold an item are drawn again only when `items` says so. */
+  /** Draw the visible rows. Rows that are already drawn are drawn again only if `items` is true. */
   refresh({ items = false } = {}) {
     if (!this.source || this.box.offsetParent === null) return;
     this.#setHeight();

@@ -1,4 +1,4 @@
-// The dev set's mispredictions.
+// The Errors view: mispredictions on the held-out data.
 
 import { get } from "../core/api.js";
 import { byId, el, fill } from "../core/dom.js";
@@ -37,19 +37,19 @@ export async function show() {
   shownFor = asked;
   const pages = new PagedList((offset, limit) => get("errors", { ...state.query("errors"), offset: offset(), limit }), {
     loaded: () => list.refresh(),
-    failed: (error) => say(`Errors: ${error.message}`),
+    failed: (error) => say(`The errors could not be loaded: ${error.message}`),
   });
   try {
     await pages.start();
   } catch (error) {
     shownFor = "";
-    say(`Errors: ${error.message}`);
+    say(`The errors could not be loaded: ${error.message}`);
     return;
   }
   if (shownFor !== asked) return;
   const { preparing } = pages.first;
   if (preparing) {
-    byId("errors-shown").textContent = `Predicting the dev data: ${preparing[0]} of ${preparing[1]}`;
+    byId("errors-shown").textContent = `Predicting the held-out data: ${preparing[0]} of ${counted(preparing[1], "sentence")}`;
     setTimeout(() => shownFor === asked && [forget(), state.view() === "errors" && show()], 1000);
     return;
   }
@@ -59,8 +59,8 @@ export async function show() {
   byId("errors-shown").textContent = pages.total
     ? counted(pages.total, "error")
     : project.has.errors
-      ? "No error like this."
-      : "No dev data: give them with --dev to see the tagger's errors.";
+      ? "No errors match these filters."
+      : 'This project has no held-out data. Add it as "dev" to project.json to see the errors of the tagger.';
   const at = Math.min(Number(state.value("at") || 0), pages.total - 1);
   list.show(pages, { at });
   if (document.activeElement === document.body) list.focus();
@@ -74,7 +74,7 @@ function fillPairs(pairs) {
   const chosen = state.value("pair");
   const names = pairs.map(([pair]) => pair);
   const options = [
-    el("option", { value: "" }, "all pairs"),
+    el("option", { value: "" }, "all"),
     ...pairs.map(([pair, number]) => el("option", { value: pair }, `${pair.replace(":", " → ")} (${number})`)),
   ];
   if (chosen && !names.includes(chosen)) options.push(el("option", { value: chosen }, chosen.replace(":", " → ")));
@@ -105,7 +105,7 @@ function draw(row, one) {
 function open() {
   const one = list.source?.at(list.at);
   if (one) state.go("why", { sentence: one.sentence, data: "", start: one.start, stop: one.stop, at: list.at });
-  else say("Choose an error first.");
+  else say("Select an error first.");
 }
 
 export const keys = {

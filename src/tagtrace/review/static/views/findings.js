@@ -1,4 +1,4 @@
-// Findings: patterns, the list of single findings, and the chosen one; decided by keyboard.
+// The Findings view: patterns, the list of findings, and the selected finding.
 
 import { get } from "../core/api.js";
 import { decide, givenOf, isKept } from "../core/decisions.js";
@@ -53,7 +53,8 @@ export async function show() {
   patterns.show();
   acceptAll.hidden = !state.value("pattern");
   if (project.has.findings === false) {
-    byId("findings-shown").textContent = "No audit: run tagtrace audit, and give its folder with --audit.";
+    byId("findings-shown").textContent =
+      'This project has no findings. Run tagtrace audit, and add its folder as "audit" to project.json.';
     detail.show(null);
     return;
   }
@@ -67,7 +68,7 @@ export async function show() {
   await reload(rank);
 }
 
-/** Ask for the list anew, and stay at the finding of this rank. */
+/** Load the list again and stay at the finding with this rank. */
 export async function reload(rank = rankShown) {
   const asked = shownFor;
   const status = state.value("status");
@@ -75,26 +76,26 @@ export async function reload(rank = rankShown) {
     remains: (one) => status === "all" || (status === "conflict" ? one.conflict : one.status === status),
     loaded: () => list.refresh(),
     stale: () => shownFor === asked && list.source === pages && setTimeout(reload),
-    failed: (error) => say(`Findings: ${error.message}`),
+    failed: (error) => say(`The findings could not be loaded: ${error.message}`),
   });
   try {
     await pages.start(rank ? { rank } : {});
     if (shownFor !== asked) return;
-    byId("findings-shown").textContent = pages.total ? counted(pages.total, "finding") : "No finding like this.";
+    byId("findings-shown").textContent = pages.total ? counted(pages.total, "finding") : "No findings match these filters.";
     await stand(pages, rank);
   } catch (error) {
     shownFor = "";
-    say(`Findings: ${error.message}`);
+    say(`The findings could not be loaded: ${error.message}`);
   }
 }
 
 async function fetchPage(offset, limit, more = {}) {
-  await idle(); // so that the server's list and the page's knowledge are of the same time
+  await idle(); // so that the server has every decision that this page has made
   const answer = await get("findings", { ...state.query("findings"), offset: offset(), limit, ...more });
   return { ...answer, items: answer.items.map(store.keep) };
 }
 
-/** Show the list, standing at a rank; a finding that the filter leaves out is shown beside it. */
+/** Show the list and select the finding with this rank. A finding that does not match the filters is shown beside the list. */
 async function stand(pages, rank) {
   const at = rank ? (pages.first.place ?? (await pages.locate("rank", rank))) : 0;
   const isThere = pages.at(at) && (!rank || pages.at(at).rank === rank);
@@ -110,14 +111,14 @@ async function showOutside(rank) {
     const one = store.keep(await get(`findings/${rank}`));
     rankShown = rank;
     detail.show(one);
-    say(`Finding ${rank} is ${one.status}: the list shows ${state.value("status")} ones.`);
+    say(`Finding ${rank} (${one.status}) does not match the filters of the list.`);
   } catch (error) {
     detail.show(null);
-    say(`Finding ${rank}: ${error.message}`);
+    say(`Finding ${rank} could not be loaded: ${error.message}`);
   }
 }
 
-/** Go to a finding in the list shown. */
+/** Go to a finding in the current list. */
 export async function goTo(rank) {
   const pages = list.source;
   if (!pages) return;
@@ -163,7 +164,7 @@ function draw(row, one) {
   );
 }
 
-/** Carry out an action on the chosen finding. */
+/** Apply an action to the selected finding. */
 function act(name, value) {
   const moving = detail.settled();
   if (moving) {
@@ -172,35 +173,35 @@ function act(name, value) {
   }
   const one = detail.current();
   if (!one) {
-    say("Choose a finding first.");
+    say("Select a finding first.");
     return;
   }
   const actions = {
     accept: () => conclude(one, detail.acceptance(), "accepted"),
     reject: () => conclude(one, { action: "reject" }, "rejected"),
     skip: () => conclude(one, { action: "skip" }, "skipped"),
-    relabel: () => conclude(one, detail.relabelled(value), `relabelled ${value}`),
+    relabel: () => conclude(one, detail.relabelled(value), `relabelled as ${value}`),
     reopen: () => {
       if (one.status === "open") return;
       decide(one, { action: "reopen" });
-      say(`Finding ${one.rank} is open again.`);
+      say(`Finding ${one.rank} reopened.`);
     },
     note: () =>
       askNote(`Finding ${one.rank}: ${one.tokens.join(" ")}`, one.note ?? "", (note) => {
         decide(one, { action: "note", note });
-        say(`Note on finding ${one.rank} saved.`);
+        say(`The note on finding ${one.rank} was saved.`);
       }),
     why: () =>
       state.go("why", { sentence: one.sentence, data: "train", start: one.start, stop: one.stop, rank: one.rank }),
-    occurrences: () => applyToAll(one, detail.acceptance(), detail.whole),
+    occurrences: () => applyToAll(one, detail.acceptance(), detail.loadSentence),
   };
   actions[name]();
 }
 
-/** Decide, and go on to the next finding. */
+/** Make a decision and go to the next finding. */
 function conclude(one, change, done) {
   decide(one, change);
-  if (isKept(change, givenOf(one, change))) done = "rejected: its labels are kept as given";
+  if (isKept(change, givenOf(one, change))) done = "rejected: the given labels are kept";
   const isInList = list.source?.at(list.at) === one;
   const isLast = !isInList || list.at === list.source.total - 1;
   say(`Finding ${one.rank} ${done}.${isLast ? "" : ` Next: ${list.source.at(list.at + 1)?.tokens.join(" ") ?? ""}`}`);
@@ -234,8 +235,8 @@ export const keys = {
   ...Object.fromEntries(
     Array.from({ length: 9 }, (_, i) => [
       String(i + 1),
-      () => (project.types[i] ? act("relabel", project.types[i]) : say(`There is no type ${i + 1}.`)),
+      () => (project.types[i] ? act("relabel", project.types[i]) : say(`There is no label type ${i + 1}.`)),
     ]),
   ),
-  0: () => (project.scheme === "plain" ? say("Every token has a label here.") : act("relabel", "O")),
+  0: () => (project.scheme === "plain" ? say("Every token has a label in this data, so O cannot be chosen.") : act("relabel", "O")),
 };

@@ -1,4 +1,4 @@
-// The segment that is asked about: its sentence, its labels and their probabilities.
+// The segment that the Why view explains: its sentence, its labels and their probabilities.
 
 import { byId, el, fill, kbd } from "../core/dom.js";
 import { percent } from "../core/format.js";
@@ -7,7 +7,7 @@ import { bar, BOUNDARIES, sentence, tags } from "../parts/text.js";
 
 const place = byId("why-query");
 
-/** `moveBoundary(side, step)` carries out what the buttons say. */
+/** `moveBoundary(side, step)` is called when a boundary button is pressed. */
 export function drawQuery(query, moveBoundary) {
   const focused = document.activeElement?.dataset?.boundary;
   const isTrain = (query.origin ?? state.value("data")) === "train";
@@ -31,7 +31,7 @@ export function drawQuery(query, moveBoundary) {
         el("bdi", {}, query.sentence),
         ` tokens ${query.start}:${query.stop}`,
         query.document ? [" · ", el("bdi", {}, query.document)] : null,
-        isTrain ? " · training data" : " · dev data",
+        isTrain ? " · training data" : " · held-out data",
       ),
       sentence(query.tokens, query.predicted, range),
     ),
@@ -47,7 +47,7 @@ export function drawQuery(query, moveBoundary) {
       ),
       el(
         "div",
-        { class: "row", role: "group", "aria-label": "Boundaries of the segment" },
+        { class: "row", role: "group", "aria-label": "Segment boundaries" },
         BOUNDARIES.map(([key, side, step, text]) =>
           el(
             "button",
@@ -83,7 +83,7 @@ function probabilities(query) {
   return el(
     "table",
     { class: "probabilities" },
-    el("caption", {}, "Probabilities"),
+    el("caption", {}, "Label probabilities"),
     el(
       "thead",
       { class: "unseen" },
@@ -93,7 +93,7 @@ function probabilities(query) {
   );
 }
 
-/** Labels that are worth a line: the two likeliest and what else is not negligible. */
+/** The labels to show: the two most likely ones, and others with a probability of at least 0.5 %. */
 const likely = (labels) => labels.filter((one, i) => i < 2 || one.p >= 0.005);
 
 function grouped(list) {

@@ -1,4 +1,4 @@
-// What if training labels were others: probabilities before and after, predicted at once, verified by retraining on request.
+// What-ifs: label probabilities before and after a change of training labels, predicted, or verified by retraining.
 
 import { post } from "../core/api.js";
 import { byId, el, fill, kbd } from "../core/dom.js";
@@ -11,7 +11,7 @@ import { patterns } from "../parts/patterns.js";
 import { bar } from "../parts/text.js";
 
 const UNLIKELY = 0.005;
-const RUNGS = { refine: "predicted", step: "one step", verify: "retrained" };
+const RUNGS = { refine: "predicted", step: "one Newton step", verify: "retrained" };
 let places = () => [];
 let target = () => ({});
 let asked = null;
@@ -22,7 +22,7 @@ let wanted = () => null;
 let tokens = () => [];
 let isPrepared = () => true;
 
-/** `view` says what is asked about; its `isPrepared` whether the server can answer at once. */
+/** `view` provides what the what-if is about; `isPrepared()` is whether the server can answer at once. */
 export function start(view) {
   ({ places, target, tokens, wanted, isPrepared } = view);
   byId("what-if-type").addEventListener("change", () => (isTypeChosen = true));
@@ -31,7 +31,7 @@ export function start(view) {
   panel.addEventListener("click", (event) => actions[event.target.closest("[data-do]")?.dataset.do]?.());
 }
 
-/** Forget the last answer: another prediction is asked about. */
+/** Forget the last answer, because another prediction is shown. */
 export function clear() {
   round++;
   isTypeChosen = false;
@@ -40,7 +40,7 @@ export function clear() {
   show();
 }
 
-/** Whether something was supposed about the prediction shown. */
+/** Whether a what-if was asked for the prediction shown. */
 export const isAsked = () => asked !== null;
 
 export function show() {
@@ -50,8 +50,8 @@ export function show() {
     .map((one) => `“${one.tokens.join(" ")}”`)
     .join(", ");
   byId("what-if-edits").textContent = chosen.length
-    ? `${names}${chosen.length > 3 ? ` and ${chosen.length - 3} more` : ""} (mark several with m)`
-    : "Choose a training segment.";
+    ? `Selected: ${names}${chosen.length > 3 ? ` and ${chosen.length - 3} more` : ""}. Press m to mark several.`
+    : "Select a training segment.";
   const types = [...project.types, ...(project.scheme === "plain" ? [] : ["O"])];
   const select = byId("what-if-type");
   if (select.options.length !== types.length)
@@ -70,7 +70,7 @@ export function show() {
   draw();
 }
 
-/** The type the prediction should have, or else another than the first chosen segment has. */
+/** The type to suggest: the gold type of the prediction, or another one if the first segment already has it. */
 function usualType(chosen) {
   const own = typeOf(chosen[0].labels[0], project.scheme) ?? "O";
   const gold = wanted() ?? "O";
@@ -88,7 +88,7 @@ export const remove = () =>
 export function relabel() {
   const type = byId("what-if-type").value;
   ask(
-    `it is relabelled ${type}`,
+    `the label is changed to ${type}`,
     places().map((one) => edit(one, spell(type, one.stop - one.start, project.scheme))),
   );
 }
@@ -100,17 +100,17 @@ function fixPattern() {
 
 async function ask(title, edits, pattern = null) {
   if (!edits.length && pattern === null) {
-    say("Choose a training segment first.");
+    say("Select a training segment first.");
     return;
   }
   const own = ++round;
-  asked = { title, body: { ...target(), edits, pattern }, state: "predicting…" };
+  asked = { title, body: { ...target(), edits, pattern }, state: "Predicting…" };
   answers = {};
   draw();
   try {
-    if (!isPrepared()) await work({ kind: "prepare", what_if: true }, "working out the curvature, once…", own);
+    if (!isPrepared()) await work({ kind: "prepare", what_if: true }, "Computing the curvature…", own);
     if (own !== round) return;
-    asked.state = "predicting…";
+    asked.state = "Predicting…";
     const answer = await post("what-if", asked.body);
     if (own !== round) return;
     answers[answer.rung === "verify" ? "verified" : "predicted"] = answer;
@@ -120,20 +120,20 @@ async function ask(title, edits, pattern = null) {
   } catch (error) {
     if (own !== round) return;
     asked.state = error.message;
-    say(`What if: ${error.message}`);
+    say(`The what-if failed: ${error.message}`);
   }
   draw();
 }
 
-/** Retrain for the last question, and show the progress. */
+/** Verify the last what-if by retraining, and show the progress. */
 export async function verify() {
   if (!asked || answers.verified) {
-    say(asked ? "Already verified." : "Ask what if first.");
+    say(asked ? "This what-if is already verified." : "Run a what-if first.");
     return;
   }
   const own = round;
   try {
-    const result = await work({ kind: "verify", ...asked.body }, "retraining…", own);
+    const result = await work({ kind: "verify", ...asked.body }, "Retraining…", own);
     if (own !== round) return;
     answers.verified = result;
     asked.state = "";
@@ -142,13 +142,13 @@ export async function verify() {
     );
   } catch (error) {
     if (own !== round) return;
-    asked.state = `not verified: ${error.message}`;
+    asked.state = `Retraining failed: ${error.message}`;
     say(asked.state);
   }
   draw();
 }
 
-/** A job whose progress is shown while nothing else is supposed. */
+/** Run a job and show its progress until another what-if is asked. */
 async function work(body, name, own) {
   Object.assign(asked, { state: name, isWorking: true, progress: null });
   draw();
@@ -253,7 +253,7 @@ function table() {
 
 const signed = (change) => `${change >= 0 ? "+" : ""}${shortNumber(Number(change.toPrecision(3)))}`;
 
-/** Every token and label that is likely before or after, by token. */
+/** The tokens and labels that are likely before or after the change, by token. */
 function merged(found) {
   const all = new Map();
   for (const answer of found)

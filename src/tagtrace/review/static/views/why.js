@@ -1,4 +1,4 @@
-// Why: one query segment, its probabilities, and the training segments that taught it this or otherwise.
+// The Why view: a segment, its label probabilities, and the training segments that support or oppose its labels.
 
 import { get } from "../core/api.js";
 import { decideSegment, isKept } from "../core/decisions.js";
@@ -58,7 +58,7 @@ export async function show({ again = false } = {}) {
   shownFor = asked;
   asking?.abort();
   asking = new AbortController();
-  byId("why-shown").textContent = "Asking…";
+  byId("why-shown").textContent = "Loading…";
   root.setAttribute("aria-busy", "true");
   try {
     answer = await get("why", { ...query, wait: false }, asking.signal);
@@ -71,35 +71,35 @@ export async function show({ again = false } = {}) {
     if (error.name === "AbortError") return;
     shownFor = "";
     byId("why-shown").textContent = error.message;
-    say(`Why: ${error.message}`);
+    say(`The explanation could not be loaded: ${error.message}`);
   }
   root.removeAttribute("aria-busy");
 }
 
-/** Have the curvature worked out that this answer does without, then ask again. */
+/** Have the server compute the curvature that this answer does not use yet, then ask again. */
 async function prepare({ curvature, score, kind }, asked) {
   const place = byId("why-shown");
   const isWanted = () => shownFor === asked;
   const tell = (progress) => {
     const part = progress ? `, ${Math.floor((100 * progress[0]) / progress[1])} %` : "";
-    place.textContent = `Without curvature for now: it is being worked out, once${part}…`;
+    place.textContent = `Shown without curvature, which is being computed${part}…`;
   };
   tell(null);
   try {
     if (!(await follow({ kind: "prepare", curvature, score, training: kind }, tell, isWanted))) return;
   } catch (error) {
-    if (isWanted()) place.textContent = `Without curvature: ${error.message}`;
+    if (isWanted()) place.textContent = `Shown without curvature, which could not be computed: ${error.message}`;
     return;
   }
   if (state.view() !== "why") forget();
   else if (!isTouched()) show({ again: true });
   else {
-    fill(place, el("button", { type: "button", onclick: () => show({ again: true }) }, "Ask again with curvature"));
-    say("The curvature is worked out: ask again to see the answer with it.");
+    fill(place, el("button", { type: "button", onclick: () => show({ again: true }) }, "Update with curvature"));
+    say("The curvature is computed. Update the explanation to use it.");
   }
 }
 
-/** Whether the reader did something with the answer, which should then not change by itself. */
+/** Whether the reader has used the answer, in which case it must not change by itself. */
 const isTouched = () => at !== 0 || whatIf.isAsked() || segments().some((one) => one.isMarked || one.decision);
 
 function explainNothing() {
@@ -111,7 +111,7 @@ function explainNothing() {
     el(
       "p",
       {},
-      "Nothing is asked yet. Choose an error or a finding and press ",
+      "No segment is selected. Select an error or a finding and press ",
       kbd("⏎"),
       ": ",
       el("a", { href: state.address("errors") }, "errors"),
@@ -134,7 +134,7 @@ function fillTargets() {
     [
       ["predicted", "the predicted labels"],
       ["gold", "the gold labels"],
-      ...listed.map((type) => [type, `as ${type}`]),
+      ...listed.map((type) => [type, `the label ${type}`]),
     ].map(([value, text]) => el("option", { value }, text)),
   );
 }
@@ -145,7 +145,7 @@ function segments() {
   return answer ? [...answer.supporters, ...answer.opposers] : [];
 }
 
-/** The training segments a what-if is about: those marked, else the chosen one. */
+/** The training segments for a what-if: the marked ones, or else the selected one. */
 function places() {
   const marked = segments().filter((one) => one.isMarked);
   const one = segments()[at];
@@ -162,7 +162,7 @@ function draw() {
       byId(side),
       rows.length
         ? rows
-        : el("div", { class: "soft", role: "option", "aria-selected": "false", "aria-disabled": "true" }, "none"),
+        : el("div", { class: "soft", role: "option", "aria-selected": "false", "aria-disabled": "true" }, "None found."),
     );
     number += answer[side].length;
   }
@@ -246,11 +246,11 @@ function moveBoundary(side, step) {
   state.remember({ start: next.start, stop: next.stop });
   Object.assign(answer.query, { start: next.start, stop: next.stop });
   drawQuery(answer.query, moveBoundary);
-  say(`Asked about: ${answer.query.tokens.slice(next.start, next.stop).join(" ")} (${next.start}:${next.stop})`);
+  say(`Segment: ${answer.query.tokens.slice(next.start, next.stop).join(" ")} (${next.start}:${next.stop})`);
   askAgain();
 }
 
-/** Ask why of the chosen training segment itself. */
+/** Explain the selected training segment itself. */
 function open() {
   const one = segments()[at];
   if (one) state.go("why", { sentence: one.sentence, data: "train", start: one.start, stop: one.stop });
@@ -260,14 +260,15 @@ function decide(action, type) {
   const one = segments()[at];
   if (!one) return;
   if (action === "relabel" && one.tokens.length !== one.stop - one.start) {
-    say("Choose tokens, entities or segments to give them another label.");
+    say("Sentences and documents cannot be relabelled. Choose tokens, entities or segments as training units.");
     return;
   }
   const labels = action === "relabel" ? spell(type, one.stop - one.start, project.scheme) : null;
   decideSegment(one, { action, labels }, redraw);
   const isSameLabel = isKept({ labels }, one.labels);
-  const done = { relabel: isSameLabel ? "kept as it is" : `relabelled ${type}`, reject: "kept as it is", skip: "skipped" }[action];
-  say(`“${one.tokens.join(" ")}” ${done}.`);
+  const kept = "the given label is kept";
+  const done = { relabel: isSameLabel ? kept : `relabelled as ${type}`, reject: kept, skip: "skipped" }[action];
+  say(`“${one.tokens.join(" ")}”: ${done}.`);
 }
 
 function mark() {
@@ -289,7 +290,7 @@ export const keys = {
   Enter: open,
   Escape: focusRow,
   "/": () => form.elements.target.focus(),
-  a: () => say("Nothing is proposed here: choose a type with 1 to 9, or r if the label is right."),
+  a: () => say("No label is proposed here. Press 1 to 9 to choose a type, or r if the given label is right."),
   r: () => decide("reject"),
   s: () => decide("skip"),
   m: mark,
@@ -303,7 +304,7 @@ export const keys = {
   ...Object.fromEntries(
     Array.from({ length: 9 }, (_, i) => [
       String(i + 1),
-      () => (project.types[i] ? decide("relabel", project.types[i]) : say(`There is no type ${i + 1}.`)),
+      () => (project.types[i] ? decide("relabel", project.types[i]) : say(`There is no label type ${i + 1}.`)),
     ]),
   ),
   0: () => project.scheme !== "plain" && decide("relabel", "O"),
