@@ -25,6 +25,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
+from tagtrace._progress import Progress
 from tagtrace.data import LabelSet, Sentence, read_corpus
 from tagtrace.index import Index, IndexOptions, build_index, open_index
 from tagtrace.influence import Explainer, Query
@@ -33,7 +34,6 @@ from tagtrace.influence.curvature.inverse_file import save_inverse
 from tagtrace.influence.curvature.operators import Operator
 from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.tagger import Encoder, new_tagger
-from tagtrace.tagger.tagger import Progress
 
 D = 768
 TOP = 100

@@ -142,7 +142,7 @@ def summary(taken: Sequence[float]) -> dict[str, float]:
 
 def routes(review: Review, client: Client) -> dict[str, Callable[[int], Any]]:
     """What is asked, by name; the argument changes from time to time."""
-    findings = review.texts.findings
+    findings = review.data.findings
     errors = json.loads(client.ask("/api/errors?limit=1000"))["items"]
     words = [one.text for one in findings]
     usual = json.loads(client.ask("/api/project"))["asking"]

@@ -47,13 +47,13 @@ from tagtrace import (
 )
 from tagtrace.data import segments
 from tagtrace.findings import (
-    Audit,
+    Assessment,
     AuditOptions,
+    NumberedText,
     Probabilities,
-    Text,
     Trusted,
+    assess,
     at_level,
-    audit,
     average_precision,
     averaged,
     finding_is_wrong,
@@ -210,7 +210,7 @@ def all_scores(
     index: Index, opinions: dict[str, list[Probabilities]], trusted: Trusted, query: str | None
 ) -> dict[str, Tensor]:
     """Every way to rank tokens, by name, (N,) each."""
-    text, found = Text(index), dict[str, Tensor]()
+    text, found = NumberedText(index), dict[str, Tensor]()
     for kind, (inside, out) in opinions.items():
         believed = averaged([inside, out])
         found[f"combined, {kind}"] = suspicion(text, believed)
@@ -271,10 +271,10 @@ def judge_opinions(task: Task, arguments: argparse.Namespace) -> None:
     believed = with_losses(arrays["mean"], arrays["given"], arrays["lengths"], "out-of-sample")
     truth = true_labels(task, index)
     path = arguments.out / f"{task.name}-{task.seed}.json"
-    found = audit(index, [believed])
+    found = assess(index, [believed])
     result = json.loads(path.read_text()) | judge(task, found, index, truth)
     if query := QUERIES.get(task.name):
-        asked = audit(index, [believed], options=AuditOptions(query=query))
+        asked = assess(index, [believed], options=AuditOptions(query=query))
         result["query"] = judge(task, asked, index, truth)
     path.write_text(json.dumps(result, indent=1) + "\n")
     out = arrays["out"].gather(1, arrays["given"].unsqueeze(1)).squeeze(1)
@@ -300,7 +300,7 @@ def index_of_words(task: Task, folder: Path) -> Index:
     return open_index(folder / "words")
 
 
-def judge(task: Task, found: Audit, index: Index, truth: Truth) -> dict[str, object]:
+def judge(task: Task, found: Assessment, index: Index, truth: Truth) -> dict[str, object]:
     """What an audit's findings and patterns are worth; no text of the corpus is kept but the condition's word."""
     judged = finding_is_wrong(found.findings, index, truth)
     patterns = [
@@ -317,13 +317,13 @@ def judge(task: Task, found: Audit, index: Index, truth: Truth) -> dict[str, obj
     firsts = (50, 100, 200, 500, 1000)
     return {
         "findings_wrong": {str(k): int(judged.is_wrong[:k].sum()) for k in firsts},
-        "findings_mended": {str(k): int(judged.is_mended[:k].sum()) for k in firsts},
+        "findings_mended": {str(k): int(judged.is_true[:k].sum()) for k in firsts},
         "patterns": patterns,
         "first_pattern_documents": pattern_documents(task, found),
     }
 
 
-def pattern_documents(task: Task, found: Audit) -> dict[str, object]:
+def pattern_documents(task: Task, found: Assessment) -> dict[str, object]:
     """The documents of the first pattern by the number of wrong segments to expect, sum of p(proposal), in each."""
     expected = dict[str, float]()
     members = set(found.patterns[0].findings) if found.patterns else set[int]()
@@ -337,7 +337,7 @@ def pattern_documents(task: Task, found: Audit) -> dict[str, object]:
 
 def true_labels(task: Task, index: Index) -> Truth:
     labels = torch.tensor([label for one in task.true for label in task.labels.encode(one.labels)])
-    return Truth(labels, labels != torch.cat([shard.labels for shard in index.shards]))
+    return Truth(labels, labels != index.label_ids)
 
 
 # fix

@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all."""
+"""Files and folders appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
         assert (tmp_path / "store" / "real").read_bytes() == data
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="is a folder"), file_moved_when_whole(tmp_path):
         pass
 
@@ -175,7 +175,7 @@ def test_only_a_folder_of_its_kind_is_replaced(tmp_path: Path) -> None:
     before = listing(tmp_path)
     for name in ("file", "folder"):
         with (
-            pytest.raises(OptionError, match="holds no m"),
+            pytest.raises(OptionError, match="has no m, so it is not replaced"),
             folder_moved_when_whole(tmp_path / name, overwrite=True, marker="m"),
         ):
             pass
@@ -187,7 +187,7 @@ def test_only_a_folder_of_its_kind_is_replaced(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OptionError, match="no folder that can be written to"):
+    with pytest.raises(OptionError, match="is not a folder that can be written to"):
         check_replaceable(tmp_path / "file" / "deep" / "out", overwrite=False, marker="m")
     check_replaceable(tmp_path / "new" / "deep" / "out", overwrite=False, marker="m")
     assert names(tmp_path) == ["file"]

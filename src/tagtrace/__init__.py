@@ -16,55 +16,148 @@ if TYPE_CHECKING:
         ReadOptions,
         Segment,
         Sentence,
+        Summary,
         read_corpus,
         summarise,
         write_corpus,
         write_predictions,
     )
+    from tagtrace.findings import (
+        Audit,
+        AuditOptions,
+        Change,
+        Finding,
+        Fixed,
+        Gain,
+        Pattern,
+        choose_findings,
+        fix,
+        gain,
+        read_changes,
+        read_findings,
+        replay,
+        run_audit,
+    )
+    from tagtrace.index import Index, IndexOptions, build_index, open_index
+    from tagtrace.influence import (
+        Edit,
+        Effect,
+        Explainer,
+        Explanation,
+        Filter,
+        Flip,
+        Query,
+        TrainingSegment,
+        WhatIf,
+        make_edit,
+        make_queries,
+        make_query,
+    )
+    from tagtrace.review import review_project
     from tagtrace.tagger import (
         HeadOptions,
+        Misprediction,
         RefitOptions,
+        Scorecard,
         Tagger,
         TrainOptions,
         build_encoder,
         load_tagger,
-        new_tagger,
+        mispredictions,
         refit_tagger,
         save_tagger,
         score_labels,
-        train_tagger,
+        train,
     )
 
+_HOMES = {
+    "data": (
+        "Corpus", "LabelSet", "ReadOptions", "Segment", "Sentence", "Summary", "read_corpus", "summarise",
+        "write_corpus", "write_predictions",
+    ),
+    "tagger": (
+        "HeadOptions", "Misprediction", "RefitOptions", "Scorecard", "Tagger", "TrainOptions", "build_encoder",
+        "load_tagger", "mispredictions", "refit_tagger", "save_tagger", "score_labels", "train",
+    ),
+    "index": ("Index", "IndexOptions", "build_index", "open_index"),
+    "influence": (
+        "Edit", "Effect", "Explainer", "Explanation", "Filter", "Flip", "Query", "TrainingSegment", "WhatIf",
+        "make_edit", "make_queries", "make_query",
+    ),
+    "findings": (
+        "Audit", "AuditOptions", "Change", "Finding", "Fixed", "Gain", "Pattern", "choose_findings", "fix", "gain",
+        "read_changes", "read_findings", "replay", "run_audit",
+    ),
+    "review": ("review_project",),
+}  # fmt: skip
+"""The package of each public name, imported when the name is first used: reading data needs no torch."""
+
 __all__ = [
+    "Audit",
+    "AuditOptions",
+    "Change",
     "Corpus",
+    "Edit",
+    "Effect",
+    "Explainer",
+    "Explanation",
+    "Filter",
+    "Finding",
+    "Fixed",
+    "Flip",
+    "Gain",
     "HeadOptions",
+    "Index",
+    "IndexOptions",
     "LabelSet",
+    "Misprediction",
+    "Pattern",
+    "Query",
     "ReadOptions",
     "RefitOptions",
+    "Scorecard",
     "Segment",
     "Sentence",
+    "Summary",
     "Tagger",
     "TagtraceError",
     "TrainOptions",
+    "TrainingSegment",
+    "WhatIf",
     "__version__",
     "build_encoder",
+    "build_index",
+    "choose_findings",
+    "fix",
+    "gain",
     "load_tagger",
-    "new_tagger",
+    "make_edit",
+    "make_queries",
+    "make_query",
+    "mispredictions",
+    "open_index",
+    "read_changes",
     "read_corpus",
+    "read_findings",
     "refit_tagger",
+    "replay",
+    "review_project",
+    "run_audit",
     "save_tagger",
     "score_labels",
     "summarise",
-    "train_tagger",
+    "train",
     "write_corpus",
     "write_predictions",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when it is asked for: reading data, or ``tagtrace --help``, needs no torch."""
-    if name in __all__:
-        for home in ("tagtrace.data", "tagtrace.tagger"):
-            if hasattr(module := import_module(home), name):
-                return getattr(module, name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"tagtrace.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

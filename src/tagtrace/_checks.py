@@ -6,23 +6,23 @@ from pathlib import Path
 
 
 class TagtraceError(Exception):
-    """Anything the user can mend: the command line prints its message as one line and exits with 1."""
+    """An error that the user can fix: the command line prints its message as one line and exits with status 1."""
 
 
 class DataError(TagtraceError):
-    """A data file does not hold what it should."""
+    """A data file has invalid content."""
 
 
 class NoLabelsError(DataError):
-    """A data file has tokens but no place for labels."""
+    """A data file has tokens but no labels."""
 
 
 class OptionError(TagtraceError):
-    """An option has a value that cannot work."""
+    """An option has an invalid value."""
 
 
 class EncoderError(TagtraceError):
-    """An encoder cannot be built, or gave features that cannot be used."""
+    """An encoder cannot be built, or its features cannot be used."""
 
 
 class TaggerError(TagtraceError):

@@ -1,4 +1,4 @@
-"""HTML and SVG as text in which everything that is not markup is escaped: training text may hold any character."""
+"""HTML and SVG as text in which everything that is not markup is escaped: training text may contain any character."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from html import escape
 
 _VOID = frozenset({"input", "meta"})
 _UNSEEN = dict.fromkeys((*range(9), 11, 12, *range(13, 32), *range(0x7F, 0xA0), *range(0xD800, 0xE000)), "\ufffd")
-"""Controls and halves of surrogate pairs, which a page cannot hold."""
+"""Control characters and lone surrogates, which a page cannot contain."""
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
@@ -21,9 +21,9 @@ Attribute = str | int | float | bool | None
 
 
 def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
-    """An element: strings in it are escaped, ``Html`` is not, lists are put in one by one, None is left out.
+    """An element: strings in it are escaped, ``Html`` is not, lists are flattened, None is left out.
 
-    ``class_`` and ``aria_label`` stand for class and aria-label; True is an attribute without a value, False none.
+    ``class_`` and ``aria_label`` mean class and aria-label; True gives an attribute without a value, False gives none.
 
     >>> element("a", "1 < 2", [element("b", "!")], href="#x", class_="y", hidden=True)
     '<a href="#x" class="y" hidden>1 &lt; 2<b>!</b></a>'
@@ -33,7 +33,7 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
 
 
 def joined(child: Child) -> Html:
-    """Text or lists of it as markup."""
+    """Text, or lists of it, as markup."""
     if child is None or isinstance(child, Html):
         return Html(child or "")
     if isinstance(child, str | int):
@@ -63,7 +63,7 @@ def definitions(pairs: Mapping[str, Child], kind: str) -> Html:
 
 
 def table(caption: Child, heads: Sequence[str], rows: Sequence[Child], kind: str = "plain") -> Html:
-    """The first cell of every row names the row."""
+    """A table; the first cell of every row names the row."""
     columns = [element("th", head, scope="col") for head in heads]
     body = element("tbody", [element("tr", row) for row in rows])
     return element("table", element("caption", caption), element("thead", element("tr", columns)), body, class_=kind)
@@ -78,7 +78,7 @@ def number_cell(value: float | None) -> Html:
 
 
 def exact(value: float) -> str:
-    """Whole numbers whole, others to four digits."""
+    """Integers in full, other numbers to four significant digits."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
@@ -87,4 +87,9 @@ def percent(share: float) -> str:
 
 
 def counted(count: int, what: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "label"), counted(2_000, "label")
+    ('1 label', '2,000 labels')
+    """
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

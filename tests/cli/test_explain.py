@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,15 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from tagtrace._checks import DataError, OptionError, TrainingError
+from tagtrace._checks import DataError, TrainingError
 from tagtrace.cli import main
-from tagtrace.cli.question import find_cases
 from tagtrace.cli.show import out
 from tagtrace.data import LabelSet, Sentence, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.index import IndexOptions, build_index
-from tagtrace.influence import Explainer, Query, Ranked
-from tagtrace.influence.edits.edit_pool import label_ids
+from tagtrace.influence import Explainer, Query, TrainingSegment, make_queries
 from tagtrace.influence.edits.refine import Refiner
-from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, Tagger, load_tagger, new_tagger, save_tagger
+from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, load_tagger, new_tagger, save_tagger
 
 POS = "the DET\nmill NOUN\nturns VERB\n, ,\nit PRON\nhums VERB\n\nfew DET\nbirds NOUN\nsing VERB\n\n" * 3
 IO = "Anna PER\nlives O\nin O\nUpper LOC\nDask LOC\n\nThe O\nmill O\nturns O\n\n" * 3
@@ -93,7 +92,7 @@ def test_a_damaged_index_is_refused(made: Path, tmp_path: Path, name: str) -> No
     data[-400:] = b"\x7b" * 400  # floats of about 1e36
     path.write_bytes(data)
     result = question(tmp_path / "made", name)
-    fails(result, "errors-00000.safetensors: its checksum differs from the manifest's")
+    fails(result, "errors-00000.safetensors: its checksum is not the recorded one")
     assert result.stdout == ""
 
 
@@ -126,16 +125,7 @@ def test_a_target_is_spelled_as_the_scheme_does(
     path.unlink()
     found = answer(ask("what-if", *arguments, "--target", target, "--remove", "train:1:0:1", "--json", path), path)
     assert found["explained"].split() == expected
-    fails(ask("explain", *arguments, "--target", "WINE"), "--target: unknown label 'WINE'")
-
-
-def test_labels_by_name() -> None:
-    iob2 = LabelSet(("O", "B-a-b", "I-a-b", "B-c", "I-c"), "iob2")
-    assert label_ids("a-b", 3, iob2, "") == [1, 2, 2]
-    assert label_ids("I-c", 2, iob2, "") == [4, 4]
-    assert label_ids("x,", 1, LabelSet(("x", "x,"), "plain"), "") == [1]
-    with pytest.raises(OptionError, match="here: 1 labels for 2 tokens"):
-        label_ids(["O"], 2, iob2, "here")
+    fails(ask("explain", *arguments, "--target", "WINE"), "target 'WINE': unknown label 'WINE'")
 
 
 def test_labels_that_the_head_forbids(tmp_path: Path) -> None:
@@ -179,22 +169,23 @@ def test_labels_may_be_left_unread(made: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", ["bare/dev.conll", "bare/dev.jsonl"])
 def test_what_needs_labels_says_so(made: Path, data: str) -> None:
     arguments = ("explain", made / "index", "--data", made / data)
-    fails(ask(*arguments), "no labels there, so no mispredictions; name a prediction with --sentence and --segment")
-    fails(ask(*arguments, "--sentence", "dev-0:1"), "no labels there, so no mispredictions")
-    fails(question(made, "explain", "--target", "gold", data=data), "no labels there, so no --target gold")
-    fails(question(made, "what-if", "--target", "gold", data=data), "no labels there, so no --target gold")
+    fails(ask(*arguments), "has no labels, so mispredictions cannot be found; name a sentence and a segment of it")
+    fails(ask(*arguments, "--sentence", "dev-0:1"), "has no labels, so mispredictions cannot be found")
+    fails(question(made, "explain", "--target", "gold", data=data), "dev-0:1 has no gold labels to explain")
+    fails(question(made, "what-if", "--target", "gold", data=data), "dev-0:1 has no gold labels to explain")
 
 
 # Ids
 
 
 def test_an_id_that_several_sentences_have_is_refused(made: Path) -> None:
-    tagger: Tagger = load_tagger(made / "tagger")
+    tagger, corpus = load_tagger(made / "tagger"), read_corpus(made / "dev.conll")
     sentences = [Sentence(("a", "b"), ("O", "O"), id=id_) for id_ in ("x", "y", "x")]
-    values = {"data_file": "data", "sentence": "x", "segment": "0:1"}
-    with pytest.raises(DataError, match="data: several sentences have the id 'x'; mend the data"):
-        list(find_cases(tagger, sentences, values))
-    assert [case.sentence.id for case in find_cases(tagger, sentences, {**values, "sentence": "y"})] == ["y"]
+    corpus = corpus.with_sentences(sentences)
+    with pytest.raises(DataError, match=r"dev\.conll: several sentences have the id 'x'; make the ids unique"):
+        make_queries(tagger, corpus, "x", (0, 1))
+    (query,) = make_queries(tagger, corpus, "y", (0, 1))
+    assert query.sentence == sentences[1]
 
 
 # Numbers
@@ -204,11 +195,11 @@ def test_an_id_that_several_sentences_have_is_refused(made: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--most", "0"], "--most 0: must be at least 1"),
-        (["--most", "-3"], "--most -3: must be at least 1"),
-        (["--damping", "nan"], "--damping nan: must be a number"),
-        (["--damping", "inf"], "--damping inf: must be a number"),
-        (["--damping", "-0.1", "--score", "cosine"], "--damping -0.1: must be"),
+        (["--most", "0"], "most 0: must be at least 1"),
+        (["--most", "-3"], "most -3: must be at least 1"),
+        (["--damping", "nan"], "damping nan: must be a number"),
+        (["--damping", "inf"], "damping inf: must be a number"),
+        (["--damping", "-0.1", "--score", "cosine"], "damping -0.1: must be"),
     ],
 )
 def test_numbers_that_cannot_work(made: Path, name: str, options: list[str], message: str) -> None:
@@ -237,18 +228,17 @@ def test_verify_shows_both_changes(made: Path, tmp_path: Path) -> None:
 def test_retraining_that_fails_loses_nothing_else(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = Explainer.verify, []
 
-    def fail_first(self: Explainer, query: Query, ranked: Ranked) -> Ranked:
-        calls.append(ranked)
+    def fail_first(self: Explainer, query: Query, segment: TrainingSegment) -> TrainingSegment:
+        calls.append(segment)
         if len(calls) == 1:
             raise TrainingError("retraining stopped at max |gradient| 1.0e-03")
-        return real(self, query, ranked)
+        return real(self, query, segment)
 
     monkeypatch.setattr(Explainer, "verify", fail_first)
     path = tmp_path / "answer.json"
     result = question(made, "verify", "--top", 2, "--json", path)
     (case,) = answer(result, path)
-    assert "not reached" in result.stdout
-    assert "not reached: retraining stopped at max |gradient| 1.0e-03" in result.stderr
+    assert "retraining did not converge: retraining stopped at max |gradient| 1.0e-03" in result.stdout
     first, *others = case["supporters"] + case["opposers"]
     assert (first["rung"], first["retrained_change"]) == ("refine", None)
     assert first["change"] == first["predicted_change"] is not None
@@ -268,7 +258,7 @@ def test_what_is_too_long_to_predict_is_retrained(
         assert (one["rung"], one["predicted_change"]) == ("verify", None)
         assert one["retrained_change"] == one["change"] is not None
         assert f"{one['change']:+.4f} retrained" in result.stdout
-    assert " predicted " not in result.stdout
+    assert not re.search(r"[+-][0-9.]+ predicted", result.stdout)
 
 
 def test_what_was_finished_is_written(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +304,7 @@ def test_tables_fit_a_narrow_terminal(made: Path, tmp_path: Path, kind: str, mon
         assert f"p(B-MISC) {before:.3f} -> {after:.3f}" in shown
         assert where in result.stdout
         if kind == "token":
-            assert f"{one['labels'][0]}   {where}" in shown
+            assert one["labels"][0] in shown
             assert f"[{one['tokens'][0]}]" in result.stdout
 
 

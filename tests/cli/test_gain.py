@@ -11,11 +11,11 @@ import torch
 from click.testing import CliRunner, Result
 
 from tagtrace.cli import main
-from tagtrace.cli.gain import verdict
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.data.invented import generate, write_invented
-from tagtrace.findings.bootstrap import Difference
-from tagtrace.findings.gain import Gain, head_gain
+from tagtrace.findings.gains.bootstrap import Difference
+from tagtrace.findings.gains.compare import Gain
+from tagtrace.findings.gains.retrained import head_gain
 from tagtrace.index import IndexOptions, build_index
 from tagtrace.tagger import (
     Lexical,
@@ -132,7 +132,7 @@ def test_bad_input(made: Path, tmp_path: Path) -> None:
 def test_the_verdict_follows_the_interval() -> None:
     def said(low: float, high: float) -> str:
         one = Difference(0.5, 0.5 + (low + high) / 2, low, high, 0.0)
-        return verdict(Gain((), (), one, {}, one, "document", 60), 41)
+        return Gain((), (), one, {}, one, "document", 60, num_changed=41).verdict
 
     assert said(0.01, 0.03) == (
         "better: 41 changed labels raise segment F1 by 2.00 points (95 % interval +1.00 to +3.00, over 60 documents)"

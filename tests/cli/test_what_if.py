@@ -10,13 +10,10 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from tagtrace._checks import DataError
 from tagtrace.cli import main
-from tagtrace.cli.what_if import _numbers_of, _place
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.data.invented import generate, write_invented
-from tagtrace.index import Index, IndexOptions, build_index, open_index
-from tagtrace.influence.edits.edit_pool import label_ids
+from tagtrace.index import IndexOptions, build_index, open_index
 from tagtrace.tagger import Lexical, LexicalOptions, new_tagger, save_tagger
 
 
@@ -164,28 +161,3 @@ def test_a_bad_line_is_named(made: Path, tmp_path: Path, line: str) -> None:
     result = ask(made, "what-if", "--from", tmp_path / "edits.jsonl")
     assert result.exit_code == 1
     assert "edits.jsonl, line 2: expected" in result.stderr
-
-
-def test_places_and_labels() -> None:
-    assert _place("a:b:2:4", "--remove", "") == ("a:b", 2, 4)
-    labels = LabelSet(("O", "B-a-b", "I-a-b", "B-c", "I-c"), "iob2")
-    assert label_ids("a-b", 3, labels, "--to") == [1, 2, 2]
-    assert label_ids("O", 2, labels, "--to") == [0, 0]
-    assert label_ids("B-c,B-c", 2, labels, "--to") == [3, 3]
-    assert label_ids(["B-c", "I-c"], 2, labels, "--to") == [3, 4]
-    assert label_ids("x", 2, LabelSet(("x", "y"), "plain"), "--to") == [0, 0]
-
-
-def test_training_sentences_are_found_by_their_ids_alone(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = open_index(made / "index")
-    ids = [index.sentence(number).id for number in range(index.num_sentences)]
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("no sentence need be decoded")
-
-    monkeypatch.setattr(Index, "sentence", refuse)
-    assert _numbers_of(index, {ids[3], ids[-1], "nowhere"}) == {ids[3]: 3, ids[-1]: len(ids) - 1}
-    monkeypatch.setattr(Index, "ids", lambda _: ["a", "b", "a"])
-    assert _numbers_of(index, {"b"}) == {"b": 1}
-    with pytest.raises(DataError, match="several training sentences have the id 'a'"):
-        _numbers_of(index, {"a"})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tagtrace._checks import DataError
+from tagtrace._checks import DataError, NoLabelsError
 from tagtrace.data import ReadOptions, join_documents, read_corpus
 
 CONLL = b"Orla B-PER\nsang O\n"
@@ -53,8 +53,31 @@ def test_a_forced_scheme(tmp_path: Path):
     corpus = read_corpus(path, ReadOptions(scheme="biluo"))
     assert (corpus.scheme, corpus.normalised_scheme) == ("bilou", "iob2")
     assert corpus.sentences[0].labels == ("B-PER", "B-ACT")
-    assert corpus.violations == ((1, "the segment of B-PER is not closed as bilou wants"),)
+    assert corpus.violations == ((1, "the segment of B-PER is not closed, as bilou requires"),)
     assert read_corpus(path, ReadOptions(scheme="io")).sentences[0].labels == ("B-PER", "U-ACT")
+
+
+@pytest.mark.parametrize("content", [b"Orla\nsang\n", b'{"tokens": ["Orla", "sang"]}\n'])
+def test_labels_are_optional_only_when_asked(tmp_path: Path, content: bytes):
+    path = write(tmp_path, content)
+    with pytest.raises(NoLabelsError):
+        read_corpus(path)
+    corpus = read_corpus(path, require_labels=False)
+    assert corpus.sentences[0].tokens == ("Orla", "sang")
+    assert corpus.sentences[0].labels == ()
+    assert not corpus.options.labelled
+    assert corpus == read_corpus(path, ReadOptions(labelled=False))
+
+
+def test_labels_that_are_there_are_read_and_checked_either_way(tmp_path: Path):
+    for content in (CONLL, JSONL):
+        path = write(tmp_path, content)
+        assert read_corpus(path, require_labels=False) == read_corpus(path)
+    wrong = write(tmp_path, b"Orla B-\nsang O\n")
+    with pytest.raises(DataError, match="label 'B-' has no type"):
+        read_corpus(wrong, require_labels=False)
+    with pytest.raises(DataError, match="choose another label_column"):
+        read_corpus(wrong, ReadOptions(label_column=7), require_labels=False)
 
 
 def test_repeated_strings_are_one_object(tmp_path: Path):

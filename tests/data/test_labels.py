@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagtrace._checks import DataError
+from tagtrace._checks import DataError, OptionError
 from tagtrace.data.labels import LabelSet
-from tagtrace.data.schemes import violations
-from tagtrace.data.sentence import Sentence
+from tagtrace.data.schemes import segments, violations
+from tagtrace.data.sentence import Segment, Sentence
 
 
 def sentence(*labels: str) -> Sentence:
@@ -74,11 +74,11 @@ def test_unknown_labels_are_named_with_their_place():
     with pytest.raises(DataError) as caught:
         labels.check([sentence("O", "O"), sentence("O", "B-D")])
     assert str(caught.value) == (
-        "train.conll, line 8: unknown label 'B-D'; the set knows O, B-A, I-A, B-B, I-B, B-C and 1 more; "
-        "train with it or change it"
+        "train.conll, line 8: unknown label 'B-D'; the known labels are O, B-A, I-A, B-B, I-B, B-C and 1 more; "
+        "change it, or train with it"
     )
     for call in (labels.index, lambda label: labels.encode(["O", label])):
-        with pytest.raises(DataError, match="unknown label 'B-D'; the set knows O, B-A"):
+        with pytest.raises(DataError, match="unknown label 'B-D'; the known labels are O, B-A"):
             call("B-D")
 
 
@@ -97,3 +97,61 @@ def test_impossible_sets_are_refused(labels: tuple[str, ...], scheme: str, messa
         return
     with pytest.raises(DataError, match="needs at least one label"):
         LabelSet.from_sentences([], "plain")
+
+
+def test_labels_by_name() -> None:
+    labels = LabelSet(("O", "B-a-b", "I-a-b", "B-c", "I-c"), "iob2")
+    assert labels.parse("a-b", 3) == [1, 2, 2]
+    assert labels.parse("O", 2) == [0, 0]
+    assert labels.parse("I-c", 2) == [4, 4]
+    assert labels.parse("B-c,B-c", 2) == [3, 3]
+    assert labels.parse(["B-c", "I-c"], 2) == [3, 4]
+    assert LabelSet(("x", "y"), "plain").parse("x", 2) == [0, 0]
+    assert LabelSet(("x", "x,"), "plain").parse("x,", 1) == [1]
+    for asked, message in ((["O"], "1 labels for 2 tokens"), ("d", "unknown label 'd'"), ("O,d", "unknown label 'd'")):
+        with pytest.raises(OptionError, match=message):
+            labels.parse(asked, 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "scheme", "types"),
+    [
+        (("O", "B-a-b", "I-a-b", "B-c", "I-c"), "iob2", ("O", "a-b", "a-b", "c", "c")),
+        (("O", "B-a"), "io", ("O", "B-a")),
+        (("NOUN", "O"), "plain", ("NOUN", "O")),
+    ],
+)
+def test_the_type_of_each_label(labels: tuple[str, ...], scheme: str, types: tuple[str, ...]) -> None:
+    assert LabelSet(labels, scheme).type_of == types
+
+
+def test_a_segment_spelled_with_label_numbers() -> None:
+    labels = LabelSet(("O", "B-a", "I-a", "B-c", "I-c"), "iob2")
+    for type_, length in product(("a", "c"), (1, 2, 4)):
+        ids = labels.spell(type_, length)
+        assert segments(labels.decode(ids), "iob2") == [Segment(0, length, type_)]
+    assert labels.spell("O", 3) == [0, 0, 0]
+    assert LabelSet(("O", "a"), "io").spell("a", 2) == [1, 1]
+    assert LabelSet(("x", "y"), "plain").spell("y", 2) == [1, 1]
+    with pytest.raises(DataError, match="unknown label 'B-d'"):
+        labels.spell("d", 1)
+
+
+def test_masks() -> None:
+    labels = LabelSet(("O", "B-a", "I-a", "B-c", "I-c"), "iob2")
+    assert labels.mask("a").tolist() == [False, True, True, False, False]
+    assert labels.mask("B-c").tolist() == [False, False, False, True, False]
+    assert LabelSet(("x", "y"), "plain").mask("y").tolist() == [False, True]
+    with pytest.raises(OptionError, match="unknown label 'd'; expected one of O, a, c"):
+        labels.mask("d")
+    first, second = labels.pair_masks("a:O")
+    assert (first.tolist(), second.tolist()) == (labels.mask("a").tolist(), labels.mask("O").tolist())
+    for pair, message in (
+        ("a", "expected GOLD:PREDICTED"),
+        ("a:B-a", "expected two different labels"),
+        ("a:d", "unknown label 'd'"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            labels.pair_masks(pair)
+    with pytest.raises(OptionError, match="pair 'a:c:O': expected TRUE:WRONG, for example ORG:LOC"):
+        labels.pair_masks("a:c:O", "TRUE:WRONG")

@@ -97,7 +97,9 @@ def test_missing_predictions_are_refused(read: Reader, text: str):
     with pytest.raises(DataError, match="sentence 'tiny:0' has 2 tokens, 1 labels"):
         predicted(corpus, [["O"], ["O"]])
     part = corpus.with_sentences(corpus.sentences[:1])
-    with pytest.raises(DataError, match=r"line [24]: found no predicted labels for this sentence; predict the corpus"):
+    with pytest.raises(
+        DataError, match=r"line [24]: found no predicted labels for this sentence; predict every sentence of the corpus"
+    ):
         predicted(part, [["O", "O"]])
     assert not corpus.path.with_name("out").exists()
 

@@ -302,12 +302,12 @@ def wide(sentence: Sentence) -> Sentence:
     [
         (lambda c: edit(c, 0, ("B-Y",)), "sentence 'tiny:0' has 2 tokens, 1 labels and 2 line numbers; give each"),
         (lambda c: edit(c, 0, ("O", "X")), "line 2: the new label 'X' does not belong to the scheme iob2; expected O"),
-        (lambda c: edit(c, 0, ("O", "B-a b")), "line 2: the new label 'B-a b' is empty or has spaces; rename it"),
-        (lambda c: c.with_sentences(c.sentences * 2), "line 1: found a label that belongs to no token, or a second"),
-        (lambda c: c.with_sentences([wide(c.sentences[0])]), "line 90: found a label that belongs to no token"),
+        (lambda c: edit(c, 0, ("O", "B-a b")), "line 2: the new label 'B-a b' is empty or contains spaces; rename it"),
+        (lambda c: c.with_sentences(c.sentences * 2), "line 1: found a label without a token, or a second label"),
+        (lambda c: c.with_sentences([wide(c.sentences[0])]), "line 90: found a label without a token"),
         (
             lambda c: c.with_sentences([Sentence(("a",), ("O",), lines=(1,))]),
-            "line 1: found labels for 1 of the 2 tokens of this sentence; keep or leave out whole sentences",
+            "line 1: found labels for 1 of the 2 tokens of this sentence; keep or drop whole sentences",
         ),
     ],
 )
@@ -326,7 +326,7 @@ def test_impossible_changes_leave_the_target_alone(read, change, message: str):
 
 def test_a_label_without_a_number_is_refused(read):
     corpus = read('{"tokens": ["a", "b"], "tags": [0, 1]}', labels=["O", "B-X"])
-    with pytest.raises(DataError, match="line 1: the new label 'B-Y' has no number among the 2 names"):
+    with pytest.raises(DataError, match="line 1: the new label 'B-Y' is not one of the 2 label names"):
         rewritten(edit(corpus, 0, ("B-Y", "O")))
 
 

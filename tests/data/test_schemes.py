@@ -107,11 +107,11 @@ def test_io_and_plain_stay_as_they_are():
 @pytest.mark.parametrize(
     ("labels", "scheme", "index", "message"),
     [
-        (["I-X"], "iob2", 0, "I-X starts a segment; iob2 wants B-X"),
-        (["I-Y", "B-X"], "iob1", 1, "B-X does not follow a segment of its type; iob1 wants I-X"),
-        (["O", "L-X"], "bilou", 1, "L-X continues no segment of its type"),
-        (["B-X", "O"], "bioes", 0, "the segment of B-X is not closed as bioes wants"),
-        (["B-X", "I-X"], "bioes", 1, "the segment of I-X is not closed as bioes wants"),
+        (["I-X"], "iob2", 0, "I-X starts a segment; iob2 requires B-X"),
+        (["I-Y", "B-X"], "iob1", 1, "B-X does not follow a segment of its type; iob1 requires I-X"),
+        (["O", "L-X"], "bilou", 1, "L-X does not continue a segment of its type"),
+        (["B-X", "O"], "bioes", 0, "the segment of B-X is not closed, as bioes requires"),
+        (["B-X", "I-X"], "bioes", 1, "the segment of I-X is not closed, as bioes requires"),
     ],
 )
 def test_violations_say_where_and_what(labels: list[str], scheme: str, index: int, message: str):
@@ -119,8 +119,8 @@ def test_violations_say_where_and_what(labels: list[str], scheme: str, index: in
 
 
 @pytest.mark.parametrize("label", ["B-", "X-foo", "PER", "", "E-PER", "b-PER"])
-def test_a_label_of_no_scheme_is_named(label: str):
-    with pytest.raises(DataError, match="expected O, B-TYPE, I-TYPE; mend it") as caught:
+def test_a_label_outside_the_scheme_is_named(label: str):
+    with pytest.raises(DataError, match="expected O, B-TYPE, I-TYPE; fix it") as caught:
         normalise(["O", label], "iob2")
     assert f"label {label!r}" in str(caught.value)
     assert vars(caught.value)["index"] == 1

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tagtrace import _tensor_files as tensor_files
 from tagtrace.index import Index, IndexFolderError, IndexOptions, build_index, open_index
-from tagtrace.index import files as index_files
 from tests.index.test_build import make_corpus, make_tagger
 
 ALWAYS = {"head.safetensors"}
@@ -25,13 +25,13 @@ def index(tmp_path: Path) -> Index:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were read for their checksums, in order."""
     names: list[str] = []
-    real = index_files.file_sha256
+    real = tensor_files.file_sha256
 
     def noting(path: Path) -> str:
         names.append(path.name)
         return real(path)
 
-    monkeypatch.setattr(index_files, "file_sha256", noting)
+    monkeypatch.setattr(tensor_files, "file_sha256", noting)
     return names
 
 
@@ -121,4 +121,4 @@ def test_the_note_is_no_part_of_the_index(index: Index) -> None:
 
 def test_ids_are_those_of_the_sentences(index: Index) -> None:
     assert len(index.shards) > 1
-    assert index.ids() == [index.sentence(number).id for number in range(index.num_sentences)]
+    assert index.ids == [index.sentence(number).id for number in range(index.num_sentences)]

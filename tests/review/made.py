@@ -12,7 +12,7 @@ from tagtrace.data import LabelSet, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.findings import Finding, find_patterns, write_findings
 from tagtrace.index import IndexOptions, build_index
-from tagtrace.review import Decisions, ProjectFile, Review, Store, Texts, write_project_file
+from tagtrace.review import Decisions, ProjectFile, Review, Store, TrainingData, write_project_file
 from tagtrace.review.http.app import make_app
 from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, new_tagger, save_tagger, train_tagger
 
@@ -34,7 +34,7 @@ def write_light(folder: Path, num_sentences: int = NUM_SENTENCES) -> Path:
     return path
 
 
-def light_findings(texts: Texts) -> list[Finding]:
+def light_findings(texts: TrainingData) -> list[Finding]:
     """A finding a sentence: the club is an ORG; and in each fifth sentence a second one, ``Delft Town`` is a LOC."""
     found = list[Finding]()
     for number, sentence in enumerate(texts.sentences):
@@ -48,10 +48,10 @@ def light_findings(texts: Texts) -> list[Finding]:
     return found
 
 
-def light_texts(folder: Path) -> Texts:
+def light_texts(folder: Path) -> TrainingData:
     corpus = read_corpus(folder / "train.conll")
-    found = light_findings(Texts(corpus, LABELS))
-    return Texts(corpus, LABELS, findings=found, audit="made")
+    found = light_findings(TrainingData(corpus, LABELS))
+    return TrainingData(corpus, LABELS, findings=found, audit="made")
 
 
 def light_review(folder: Path, reviewer: str = "ada") -> Review:
@@ -83,7 +83,7 @@ class Client:
         return response.json()
 
     def decide(self, rank: int, action: str = "accept", status: int | None = None, **more: Any) -> Any:
-        one = self.review.texts.by_rank[rank]
+        one = self.review.data.by_rank[rank]
         body = {
             "rank": rank,
             "sentence_number": one.sentence_number,

@@ -26,7 +26,7 @@ from tests.review.browser import Browser
 def with_own_decisions(opened: Review, folder: Path) -> Review:
     """The same open project with a new database of decisions in a folder."""
     folder.mkdir(exist_ok=True)
-    decisions = Decisions(opened.texts, Store(folder / "decisions.sqlite"))
+    decisions = Decisions(opened.data, Store(folder / "decisions.sqlite"))
     model = copy(opened.the_model())
     model.decisions = decisions
     return Review(opened.name, "ada", decisions, folder / "export", model)
@@ -122,7 +122,7 @@ class Api:
             return json.load(answer)
 
     def decide(self, rank: int, action: str, **more: Any) -> Any:
-        one = self.review.texts.by_rank[rank]
+        one = self.review.data.by_rank[rank]
         place = {"sentence_number": one.sentence_number, "start": one.start, "stop": one.stop}
         return self.post("decisions", {"rank": rank, **place, "action": action, **more})
 

@@ -22,7 +22,7 @@ import torch
 from tagtrace.data import LabelSet, Sentence, read_corpus
 from tagtrace.findings import Finding, GroupEffect, Pattern, TrustedFit, write_findings
 from tagtrace.index import IndexOptions, build_index
-from tagtrace.review import Decisions, ProjectFile, Review, Store, Texts, write_project_file
+from tagtrace.review import Decisions, ProjectFile, Review, Store, TrainingData, write_project_file
 from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, new_tagger, save_tagger, train_tagger
 
 TYPES = ("LOC", "MISC", "ORG", "PER")
@@ -118,7 +118,7 @@ def many_occurrences(folder: Path) -> Review:
         for rank, number in enumerate([0, *range(NUM_PLACES - 50, NUM_PLACES)], start=1)
         for one in [corpus.sentences[number]]
     ]  # fmt: skip
-    decisions = Decisions(Texts(corpus, LABELS, findings=findings), Store(folder / "decisions.sqlite"))
+    decisions = Decisions(TrainingData(corpus, LABELS, findings=findings), Store(folder / "decisions.sqlite"))
     return Review("many", "ada", decisions, folder / "export")
 
 

@@ -142,7 +142,7 @@ def test_a_note_is_taken_away(site: Site) -> None:
 def test_thousands_of_findings_are_not_all_in_the_page(browser: Browser, tmp_path: Path) -> None:
     write_light(tmp_path, 4200)
     with serving(browser, light_review(tmp_path)) as site:
-        total = len(site.review.texts.findings)
+        total = len(site.review.data.findings)
         assert total > 5000
         site.open()
         assert browser.run("return document.querySelectorAll('#findings-list [role=option]').length") < 50

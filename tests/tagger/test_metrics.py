@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from seqeval.metrics import accuracy_score, classification_report
 
 from tagtrace.data import normalise
-from tagtrace.tagger import Score, score_labels
+from tagtrace.tagger import F1Score, score_labels
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-a-b", "I-a-b")
 
@@ -35,7 +35,7 @@ def test_segment_scores_are_seqevals(pair: tuple[list[list[str]], list[list[str]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if not card.by_type:  # seqeval cannot report on no segment at all
-            assert card.segments == Score(0, 0, 0)
+            assert card.segments == F1Score(0, 0, 0)
             return
         report = classification_report(gold, predicted, output_dict=True, zero_division=0)  # pyright: ignore
     assert isinstance(report, dict)
@@ -68,45 +68,45 @@ def test_precision_and_recall_by_hand() -> None:
     gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O", "O", "O"]]
     predicted = [["B-PER", "I-PER", "O", "B-PER"], ["O", "O", "O", "O"]]
     card = score_labels(gold, predicted, "iob2")
-    assert card.segments == Score(num_correct=1, num_predicted=2, num_gold=3)
+    assert card.segments == F1Score(num_correct=1, num_predicted=2, num_gold=3)
     assert (card.segments.precision, card.segments.recall) == (1 / 2, 1 / 3)
     assert card.segments.f1 == pytest.approx(2 * (1 / 2) * (1 / 3) / (1 / 2 + 1 / 3))
-    assert card.by_type == {"LOC": Score(0, 0, 2), "PER": Score(1, 2, 1)}
-    assert card.tokens == Score(num_correct=2, num_predicted=3, num_gold=4)
+    assert card.by_type == {"LOC": F1Score(0, 0, 2), "PER": F1Score(1, 2, 1)}
+    assert card.tokens == F1Score(num_correct=2, num_predicted=3, num_gold=4)
     assert card.accuracy == 6 / 8
 
 
 def test_a_boundary_missed_is_a_segment_missed_but_not_its_tokens() -> None:
     card = score_labels([["B-a-b", "I-a-b", "O"]], [["O", "B-a-b", "I-a-b"]], "iob2")
-    assert card.segments == Score(0, 1, 1)
-    assert card.tokens == Score(num_correct=1, num_predicted=2, num_gold=2)
+    assert card.segments == F1Score(0, 1, 1)
+    assert card.tokens == F1Score(num_correct=1, num_predicted=2, num_gold=2)
     assert card.accuracy == 0
     renamed = score_labels([["B-PER", "I-PER"]], [["B-PER", "B-PER"]], "iob2")
-    assert renamed.segments == Score(0, 2, 1)
-    assert renamed.tokens == Score(2, 2, 2), "B- and I- are not told apart in tokens"
+    assert renamed.segments == F1Score(0, 2, 1)
+    assert renamed.tokens == F1Score(2, 2, 2), "B- and I- are not told apart in tokens"
     assert renamed.accuracy == 0.5
 
 
 def test_io_labels_are_runs_of_one_type() -> None:
     card = score_labels([["POP", "POP", "O", "INT"]], [["POP", "POP", "INT", "INT"]], "io")
-    assert card.by_type == {"INT": Score(0, 1, 1), "POP": Score(1, 1, 1)}
-    assert card.segments == Score(1, 2, 2)
-    assert card.tokens == Score(num_correct=3, num_predicted=4, num_gold=3)
+    assert card.by_type == {"INT": F1Score(0, 1, 1), "POP": F1Score(1, 1, 1)}
+    assert card.segments == F1Score(1, 2, 2)
+    assert card.tokens == F1Score(num_correct=3, num_predicted=4, num_gold=3)
     hyphened = score_labels([["B-PER", "B-LOC"]], [["B-PER", "I-LOC"]], "io")
-    assert hyphened.tokens == Score(1, 2, 2), "in io a hyphen is part of the type"
+    assert hyphened.tokens == F1Score(1, 2, 2), "in io a hyphen is part of the type"
 
 
 def test_plain_labels_are_one_segment_each() -> None:
     card = score_labels([["NOUN", "NOUN", "VERB"]], [["NOUN", "VERB", "VERB"]], "plain")
-    assert card.by_type == {"NOUN": Score(1, 1, 2), "VERB": Score(1, 2, 1)}
-    assert card.segments == card.tokens == Score(2, 3, 3)
+    assert card.by_type == {"NOUN": F1Score(1, 1, 2), "VERB": F1Score(1, 2, 1)}
+    assert card.segments == card.tokens == F1Score(2, 3, 3)
     assert card.segments.f1 == card.accuracy == 2 / 3
 
 
 def test_nothing_found_and_nothing_to_find() -> None:
     for gold, predicted in ([], []), ([["O", "O"]], [["O", "O"]]):
         card = score_labels(gold, predicted, "iob2")
-        assert card.segments == card.tokens == Score(0, 0, 0)
+        assert card.segments == card.tokens == F1Score(0, 0, 0)
         assert card.by_type == {}
         assert (card.segments.precision, card.segments.recall, card.segments.f1) == (0, 0, 0)
         assert card.accuracy == (1 if gold else 0)

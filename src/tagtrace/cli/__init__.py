@@ -1,4 +1,4 @@
-"""The command line: one thin command per public verb."""
+"""The command line: each command parses its options, calls the library and prints the result."""
 
 from tagtrace.cli.main import main
 

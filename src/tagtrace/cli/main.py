@@ -15,28 +15,28 @@ from tagtrace._checks import TagtraceError
 from tagtrace._version import __version__
 
 COMMANDS = {
-    "demo": ("demo", "Invent newswire with planted label errors, train a tagger, and find them."),
-    "data": ("data", "Look at data files: formats, schemes, broken labels."),
-    "train": ("tagger", "Train a tagger."),
-    "refit": ("tagger", "Solve a tagger's head exactly on its frozen features."),
-    "predict": ("tagger", "Label a file."),
-    "evaluate": ("tagger", "Compare predictions with labels: segment and token F1."),
-    "index": ("index", "Store what a tagger sees in each training token, for all that follows."),
-    "explain": ("explain", "Show the training segments that support and oppose a prediction."),
-    "verify": ("explain", "The same, with the head retrained without each of them."),
-    "what-if": ("what_if", "Show a prediction as it would be with other training labels."),
-    "flip": ("what_if", "Find a small set of training labels whose edit changes a prediction."),
-    "audit": ("audit", "Find the training labels that are probably wrong, and the mistakes behind them."),
-    "review": ("review", "Open the review page: see why, decide by keyboard, export corrected data."),
-    "fix": ("fix", "Write the data with the labels that chosen findings propose."),
-    "gain": ("gain", "Retrain before and after, and compare F1 on held-out data."),
-    "reproduce": ("reproduce", "Run an experiment of the paper."),
+    "demo": "Try everything on invented data with planted label errors.",
+    "data": "Check data files: counts, label scheme, broken labels.",
+    "train": "Train a tagger.",
+    "refit": "Refit the head of a tagger to its exact optimum.",
+    "predict": "Label a file with a tagger.",
+    "evaluate": "Compare the predictions of a tagger with labels.",
+    "index": "Build the index that the commands below need.",
+    "explain": "Show the training labels that support or oppose a prediction.",
+    "verify": "Explain a prediction and check the answer by retraining.",
+    "what-if": "Show how a prediction changes if training labels are edited.",
+    "flip": "Find a few training labels that decide a prediction.",
+    "audit": "Find training labels that are probably wrong.",
+    "review": "Decide on findings in the browser, and export corrected data.",
+    "fix": "Write a copy of the data in which chosen findings are fixed.",
+    "gain": "Retrain before and after a fix, and compare F1.",
+    "reproduce": "Run an experiment of the paper.",
 }
-"""In the order they are used: the module of each, imported when the command runs, and what the overview says of it."""
+"""In the order of use. Each command is in the module of its name, which is imported when the command runs."""
 
 
 class LazyCommands(click.Group):
-    """Imports a command when it is asked for, so that the overview and the version come without torch."""
+    """Imports a command when it is needed, so that the overview and the version do not wait for torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -44,8 +44,8 @@ class LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"tagtrace.cli.{COMMANDS[cmd_name][0]}")
-        return getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        return getattr(import_module(f"tagtrace.cli.{name}"), name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -60,11 +60,11 @@ class LazyCommands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 class Commands(LazyCommands):
-    """Prints what the user can mend as one line on standard error and exits with 1."""
+    """Prints errors that the user can correct as one line on standard error and exits with 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -73,17 +73,17 @@ class Commands(LazyCommands):
             _fail(str(error))
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # click ends quietly when nobody reads on
+                raise  # the reader of a pipe has gone: click exits quietly
             _fail(_describe(error))
         except SafetensorError as error:
-            _fail(f"weights cannot be written or read ({error}); is there space left on the disk?")
+            _fail(f"weights cannot be written or read ({error}); check that the disk has space left")
         except KeyboardInterrupt:
-            _fail("stopped; what was written is whole, and the same command goes on from what was finished")
+            _fail("interrupted; run the same command again to resume")
 
 
 def _describe(error: OSError) -> str:
     what = error.strerror or str(error)
-    path = error.filename2 or error.filename  # of two, the one the user named
+    path = error.filename2 or error.filename  # the second is the one that the user named
     where = f"{path}: " if path else ""
     hint = "; free some space and run again" if error.errno == errno.ENOSPC else ""
     return f"{where}{what}{hint}"
@@ -97,4 +97,8 @@ def _fail(message: str) -> None:
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tagtrace")
 def main() -> None:
-    """Which training labels taught a sequence tagger this prediction?"""
+    """Find the training labels that taught a sequence tagger a prediction, and the labels that are wrong.
+
+    Run `tagtrace demo` to try it. With your own data: train a tagger, build its index, then ask about a prediction
+    (explain, what-if, flip) or look for wrong labels (audit, review, fix, gain).
+    """

@@ -1,53 +1,105 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from tagtrace._checks import OptionError
 from tagtrace.data import ReadOptions
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _READING = (
     click.option("--format", "file_format", default="auto", show_default=True,
-                 type=click.Choice(["auto", "conll", "jsonl"]), help="Format of the data files."),
+                 type=click.Choice(["auto", "conll", "jsonl"]),
+                 help="Format: CoNLL columns or JSON lines, plain or gzip. auto: detected."),
     click.option("--scheme", default="auto", show_default=True,
-                 help="Label scheme: iob1, iob2, bioes, bilou, io, plain."),
-    click.option("--token-column", type=int, help="CoNLL: column of the token, from 0. [default: found out]"),
-    click.option("--label-column", type=int, help="CoNLL: column of the label. [default: the last]"),
-    click.option("--pos-column", type=int, help="CoNLL: column of the part of speech. [default: found out]"),
-    click.option("--tokens-key", default="tokens", show_default=True, help="JSON lines: key of the tokens."),
-    click.option("--labels-key", help="JSON lines: key of the labels. [default: ner_tags, labels, tags, ...]"),
-    click.option("--label-names", help="JSON lines: names of numbered labels, separated by commas."),
+                 help="Label scheme: iob1, iob2, bioes, bilou, io or plain. auto: detected."),
+    click.option("--token-column", type=int, metavar="N",
+                 help="CoNLL: column of the token; the first column is 0. [default: detected]"),
+    click.option("--label-column", type=int, metavar="N", help="CoNLL: column of the label. [default: the last]"),
+    click.option("--pos-column", type=int, metavar="N",
+                 help="CoNLL: column of the part of speech. [default: detected]"),
+    click.option("--tokens-key", default="tokens", show_default=True, metavar="KEY",
+                 help="JSON lines: key of the list of tokens."),
+    click.option("--labels-key", metavar="KEY",
+                 help="JSON lines: key of the list of labels. [default: ner_tags, labels, tags, ...]"),
+    click.option("--label-names", metavar="NAMES",
+                 help="JSON lines: if labels are numbers, their names in order, separated by commas."),
 )  # fmt: skip
 
 READING_NAMES = (
     "file_format", "scheme", "token_column", "label_column", "pos_column", "tokens_key", "labels_key", "label_names"
 )  # fmt: skip
 
+device_option = click.option(
+    "--device", default="auto", show_default=True,
+    help="Where to compute: cpu, cuda, cuda:1, ... auto: on a GPU if there is one.",
+)  # fmt: skip
+tagger_option = click.option(
+    "--tagger", "tagger_folder", type=click.Path(path_type=Path), metavar="FOLDER",
+    help="Tagger that the index was built with. [default: where it was then]",
+)  # fmt: skip
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the output if it already exists.")
+json_option = click.option(
+    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Also write the answer as JSON."
+)
+unlabelled_option = click.option(
+    "--unlabelled", is_flag=True, help="The data has no labels, or they should be ignored. [default: detected]"
+)
 
-def reading_options(command: _F) -> _F:
-    """Add the options that say how data files are read."""
-    for option in reversed(_READING):
-        command = option(command)
-    return command
+
+class Command(click.Command):
+    """A command whose help lists the options for reading data files in a section of their own."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "How data files are read": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections["How data files are read" if parameter.name in READING_NAMES else "Options"].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
-def read_options(values: dict[str, Any], *, labelled: bool = True) -> ReadOptions:
+def together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    """Several options as one decorator, in this order."""
+
+    def decorate(command: _F) -> _F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+reading_options = together(*_READING)
+
+
+def read_options(values: dict[str, Any]) -> ReadOptions:
     """ReadOptions from what ``reading_options`` collected; takes them out of ``values``."""
     given = {name: values.pop(name) for name in READING_NAMES}
-    names = given["label_names"]
+    names = given.pop("label_names")
     return ReadOptions(
-        format=given["file_format"],
-        scheme=given["scheme"],
-        token_column=given["token_column"],
-        label_column=given["label_column"],
-        pos_column=given["pos_column"],
+        format=given.pop("file_format"),
         labels=None if names is None else names.split(","),
-        tokens_key=given["tokens_key"],
-        labels_key=given["labels_key"],
-        labelled=labelled,
+        labelled=not values.get("unlabelled", False),
+        **given,
     )
+
+
+def parse_slice(text: str | None) -> tuple[int, int] | None:
+    """``3:5`` as (3, 5)."""
+    if text is None:
+        return None
+    try:
+        start, stop = (int(part) for part in text.split(":"))
+    except ValueError:
+        raise OptionError(f"--segment {text!r}: expected START:STOP, for example 3:5") from None
+    return start, stop

@@ -6,27 +6,31 @@ from pathlib import Path
 
 import click
 
-from tagtrace.cli.device import device_option, pick_device
+from tagtrace.cli.options import device_option
 from tagtrace.reproduce import Setting, parse_seeds, pick
 from tagtrace.reproduce import reproduce as run
+from tagtrace.tagger import pick_device
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.option("--data", required=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="A folder that holds conll2003, conll2003_corrected, ebmnlp and glove.")  # fmt: skip
-@click.option("--encoder", metavar="DIR", help="A folder with a transformer; or lexical, vectors:FILE, as for train.")
+              help="Folder that contains conll2003, conll2003_corrected, ebmnlp and glove.")  # fmt: skip
+@click.option("--encoder", metavar="DIR",
+              help="Folder of a transformer, or an encoder as for train: lexical, vectors:FILE.")  # fmt: skip
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Where results and figures go; those that are there already are not worked out again.")  # fmt: skip
-@click.option("--quick", is_flag=True, help="A small slice, word vectors; fails unless the result has its direction.")
-@click.option("--seeds", default="0", show_default=True, help="Separated by commas; the table shows their mean.")
+              help="Folder for results and figures. Results that are already there are not computed "
+              "again.")  # fmt: skip
+@click.option("--quick", is_flag=True,
+              help="Run on a small part of the data with word vectors, and fail unless the result has the expected "
+              "direction.")  # fmt: skip
+@click.option("--seeds", default="0", show_default=True, help="Seeds separated by commas; the table shows their mean.")
 @device_option
 def reproduce(name: str, data: Path, encoder: str | None, out: Path, quick: bool, seeds: str, device: str) -> None:
-    """Run an experiment of the paper: its table, and its figures in the folder OUT.
+    """Run an experiment of the paper: print its table and write its figures to OUT.
 
-    NAME is exact, artifact, errors, noise, dosage, sensitivity, or all. Progress goes to standard error, the table to
-    standard output. Finished seeds, trained taggers and indexes are kept there: given again, the same command goes on
-    from them.
+    NAME is exact, artifact, errors, noise, dosage, sensitivity, or all. Finished seeds, trained taggers and indexes are
+    kept in OUT, so an interrupted run resumes when the same command is run again.
     """
     setting = Setting(data, out, encoder, quick, pick_device(device), lambda line: click.echo(line, err=True))
     numbers = parse_seeds(seeds)

@@ -1,26 +1,50 @@
-"""What commands print: tables and progress on standard error, results on standard output."""
+"""What commands print: results on standard output, progress and notes on standard error."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
 
-from tagtrace.data import Summary
+from tagtrace._table import Described, Table
 
 if TYPE_CHECKING:  # so that looking at data needs no torch
-    from tagtrace.tagger.metrics import Score, Scorecard
-    from tagtrace.tagger.tagger import Progress as Callback
+    from tagtrace._progress import Progress as Callback
     from tagtrace.tagger.training import Step
 
-# No markup: file names and labels may hold brackets and colons.
+NARROW = 32
+"""Maximum width, in characters, of columns that are not wrapped."""
+
+# No markup: file names and labels may contain brackets and colons.
 out = Console(markup=False, emoji=False, highlight=False)
 err = Console(markup=False, emoji=False, highlight=False, stderr=True)
+
+
+def show(result: Described | Table | str) -> None:
+    """Print a result: its lines as they are, its tables with borders."""
+    if isinstance(result, Described):
+        for part in result.describe():
+            show(part)
+    elif isinstance(result, Table):
+        table = RichTable(title=result.title or None, title_justify="left")
+        for number, name in enumerate(result.columns):
+            width = max(len(line) for row in (result.columns, *result.rows) for line in row[number].split("\n"))
+            justify = "right" if name in result.right else "left"
+            table.add_column(name, justify=justify, overflow="fold", no_wrap=width <= NARROW)
+        for row in result.rows:
+            table.add_row(*row)
+        out.print(table)
+    else:
+        out.print(result, soft_wrap=True)
+
+
+def note(line: str) -> None:
+    """Print a line on standard error."""
+    err.print(line, soft_wrap=True)
 
 
 def _bars() -> Progress:
@@ -40,18 +64,27 @@ def _bars() -> Progress:
 
 @contextmanager
 def counting(description: str) -> Iterator[Callback]:
-    """A bar for work that counts sentences."""
-    with _bars() as bars:
-        task = bars.add_task(description, total=None, detail="")
+    """A progress bar for one kind of work."""
+    with counting_several() as update:
+        yield lambda done, total: update(description, done, total)
 
-        def update(done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total, detail=f"{done:,}/{total:,}")
+
+@contextmanager
+def counting_several() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar for each kind of work that is reported."""
+    with _bars() as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def update(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=None, detail="")
+            bars.update(tasks[what], completed=done, total=total, detail=f"{done:,}/{total:,}")
 
         yield update
 
 
 class TrainingDisplay:
-    """A bar over all steps, and one line an epoch."""
+    """A progress bar over all training steps, and one line for each epoch."""
 
     def __init__(self) -> None:
         self.bars = _bars()
@@ -74,46 +107,27 @@ class TrainingDisplay:
         if step.step % (step.num_steps // step.num_epochs) == 0:
             dev = "" if step.dev_loss is None else f"  dev loss {step.dev_loss:.4f}"
             left = f"  about {step.seconds_left:.0f} s left" if step.seconds_left >= 1 else ""
-            err.print(
-                f"epoch {step.epoch:>2}/{step.num_epochs}  loss {self.loss / self.count:.4f}{dev}{left}",
-                highlight=False,
-            )
+            note(f"epoch {step.epoch:>2}/{step.num_epochs}  loss {self.loss / self.count:.4f}{dev}{left}")
             self.loss, self.count = 0.0, 0
 
 
+@contextmanager
+def training_several() -> Iterator[Callable[[str, Step], None]]:
+    """As ``TrainingDisplay``, for several training runs one after another, each with its name."""
+    with ExitStack() as stack:
+        shown: dict[str, TrainingDisplay] = {}
+
+        def update(run: str, step: Step) -> None:
+            if run not in shown:
+                stack.close()
+                shown.clear()
+                note(f"training: {run}")
+                shown[run] = stack.enter_context(TrainingDisplay())
+            shown[run](step)
+
+        yield update
+
+
 def refit_line(step: int, objective: float, max_gradient: float) -> None:
-    err.print(f"step {step:>2}  objective {objective:.8f}  max |gradient| {max_gradient:.1e}", highlight=False)
-
-
-def scorecard_table(card: Scorecard, title: str) -> Table:
-    """Precision, recall and F1 per type and overall, in percent."""
-    table = Table("type", title=title, title_justify="left")
-    for name in ("precision", "recall", "F1", "gold", "predicted"):
-        table.add_column(name, justify="right")
-    for name, score in card.by_type.items():
-        table.add_row(name, *_percentages(score))
-    table.add_section()
-    table.add_row("all segments", *_percentages(card.segments))
-    table.add_row("tokens", *_percentages(card.tokens))
-    return table
-
-
-def _percentages(score: Score) -> list[str]:
-    shares = (score.precision, score.recall, score.f1)
-    return [f"{100 * share:.2f}" for share in shares] + [f"{score.num_gold:,}", f"{score.num_predicted:,}"]
-
-
-def summary_table(summaries: Sequence[Summary]) -> Table:
-    """Counts of several files side by side, one column a file."""
-    types = sorted({name for summary in summaries for name in summary.segments_per_type})
-    table = Table("", title="data", title_justify="left")
-    for summary in summaries:
-        table.add_column(Path(summary.path).name, justify="right", overflow="fold")
-    table.add_row("format", *(s.format for s in summaries))
-    table.add_row("scheme", *(s.scheme for s in summaries))
-    for name in ("documents", "sentences", "tokens", "segments"):
-        table.add_row(name, *(f"{getattr(s, name):,}" for s in summaries))
-    for name in types:
-        table.add_row(f"  {name}", *(f"{s.segments_per_type.get(name, 0):,}" for s in summaries))
-    table.add_row("violations", *(f"{len(s.violations):,}" for s in summaries))
-    return table
+    """Print one line for each step of a refit."""
+    note(f"step {step:>2}  objective {objective:.8f}  max |gradient| {max_gradient:.1e}")

@@ -1,13 +1,13 @@
 """Reading CoNLL files: one token per line, columns, a blank line between sentences.
 
-- Fields are separated by tabs if the line has any, else by runs of spaces. Only these two and the line end
-  count as space, so tokens may hold no-break spaces and the like.
+- Fields are separated by tabs if the line has any, otherwise by runs of spaces. Only tabs, spaces and the line
+  end count as white space, so tokens may contain no-break spaces and the like.
 - ``-DOCSTART-`` starts a document; documents are named ``stem-0``, ``stem-1``... in the order of these lines.
-  Sentences that follow none have the document ``''``.
-- Sentences are named ``document:0``, ``document:1``..., or ``stem:0``... where they have no document.
-- A line that starts with ``#`` is a comment where the tokens are numbered, or where it does not have the
-  columns of a token. Comments do not end a sentence. So are, in numbered files, CoNLL-U's multiword ranges
-  (``3-4``) and empty nodes (``3.1``), which the reader lists as skipped.
+  Sentences before the first of these lines have the document ``''``.
+- Sentences are named ``document:0``, ``document:1``..., or ``stem:0``... if they have no document.
+- A line that starts with ``#`` is a comment if the tokens are numbered, or if it does not have the columns of a
+  token. Comments do not end a sentence. Neither do CoNLL-U's multiword ranges (``3-4``) and empty nodes (``3.1``)
+  in numbered files, which the reader lists as skipped.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import NoReturn
 
 from tagtrace._checks import DataError, at
-from tagtrace.data.layout import LINE_END, Kind, Layout, find_layout, split_fields
+from tagtrace.data.layout import LINE_END, Layout, LineKind, find_layout, split_fields
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.source import Row, shown, stem
 
 _NUM_PROBED = 1000
-"""How many lines that may be tokens decide on the layout."""
+"""The layout is inferred from this many lines that may be tokens."""
 
 
 class ConllReader:
-    """Iterate to get the rows of a CoNLL file; what was found on the way stands in the attributes."""
+    """Iterate to get the rows of a CoNLL file; the attributes report what was found on the way."""
 
     def __init__(self, lines: Iterable[tuple[int, str]], options: ReadOptions, path: Path) -> None:
         probed, rest = probe(lines)
@@ -44,14 +44,14 @@ class ConllReader:
 
     @property
     def has_pos(self) -> bool:
-        """Whether the part-of-speech column is one: asked for, or neither filler nor segment labels."""
+        """Whether there are parts of speech: the column was asked for, or is neither a filler nor segment labels."""
         looks_like_it = len(self._pos_values) > 1 and not any(
             value.startswith(("B-", "I-")) for value in self._pos_values
         )
         return self.options.pos_column is not None or looks_like_it
 
     def resolved_options(self) -> ReadOptions:
-        """The options with what was found out filled in."""
+        """The options with the columns that were found."""
         if self.layout is None:
             return self.options
         pos = self.layout.pos if self.has_pos else None
@@ -66,18 +66,18 @@ class ConllReader:
             text = line.rstrip(LINE_END)
             fields = split_fields(text)
             kind = layout.kind(text, fields)
-            if kind is Kind.TOKEN:
+            if kind is LineKind.TOKEN:
                 if not layout.is_sound(text, fields):
                     self._complain(number, text, fields, layout)
                 block.append(number, fields)
-            elif kind is Kind.COMMENT:
+            elif kind is LineKind.COMMENT:
                 self.num_comments += 1
-            elif kind is Kind.RANGE:
+            elif kind is LineKind.RANGE:
                 self.skipped.append((number, f"{kind.value} {fields[0]}"))
             elif block.lines:
                 yield self._finish(block)
                 block = _Block(layout)
-            if kind is Kind.DOCUMENT:
+            if kind is LineKind.DOCUMENT:
                 self._names.start_document()
         if block.lines:
             yield self._finish(block)
@@ -89,7 +89,7 @@ class ConllReader:
         return row
 
     def _complain(self, number: int, text: str, fields: list[str], layout: Layout) -> NoReturn:
-        """Say why a line that is none of the other kinds is no token either."""
+        """Raise an error that says why a line is not a valid token."""
         where = at(self._path, number)
         if len(fields) != layout.num_columns:
             raise DataError(
@@ -110,7 +110,7 @@ class ConllReader:
 def probe(
     lines: Iterable[tuple[int, str]],
 ) -> tuple[list[tuple[int, str]], Iterator[tuple[int, str]]]:
-    """The first lines of a file, enough to show its layout, and the rest."""
+    """The first lines of a file, enough to infer its layout, and the remaining lines."""
     rest = iter(lines)
     probed: list[tuple[int, str]] = []
     num_left = _NUM_PROBED
@@ -121,7 +121,7 @@ def probe(
 
 
 class _Block:
-    """The token lines of a sentence as they come."""
+    """The token lines of one sentence."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -145,7 +145,7 @@ class _Block:
 
 
 def _compact(lines: list[int]) -> Sequence[int]:
-    """Line numbers as a range where none is missing: a hundred million tokens have as many."""
+    """Line numbers as a range if none is missing, which saves memory."""
     first, last = lines[0], lines[-1]
     return range(first, last + 1) if last - first + 1 == len(lines) else tuple(lines)
 

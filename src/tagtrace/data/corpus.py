@@ -1,4 +1,4 @@
-"""A data file in memory, with what is needed to write it back."""
+"""A data file in memory, with everything needed to write it back."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from tagtrace._checks import DataError, at
+from tagtrace._checks import DataError, NoLabelsError, at
 from tagtrace.data.conll import ConllReader
 from tagtrace.data.detection import detect_scheme
 from tagtrace.data.jsonl import JsonlReader, name_rows
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.schemes import LabelError, normalise, normalised_scheme, violations
 from tagtrace.data.sentence import Sentence
-from tagtrace.data.source import Row, Source
+from tagtrace.data.source import Row, SourceFile
 
 _TOKEN_BRACE = re.compile(r'\{[ \t]+[^"} \t\r\n]')
 """A CoNLL line whose token is ``{``."""
@@ -26,19 +26,19 @@ _SPACE = " \t\r\n"
 
 @dataclass(frozen=True)
 class Corpus:
-    """The sentences of one file. ``scheme`` is the file's own, or ``none`` where its labels were not read."""
+    """The sentences of one file. ``scheme`` is the file's own, or ``none`` if its labels were not read."""
 
     path: Path
     sentences: tuple[Sentence, ...]
     scheme: str
     options: ReadOptions
-    """The options with everything that was found out filled in."""
+    """The options used, with everything that was detected filled in."""
     fingerprint: str
-    """sha256 of the file's bytes, decompressed."""
+    """sha256 of the file's decompressed bytes."""
     violations: tuple[tuple[int, str], ...] = ()
-    """Lines whose labels break the scheme (and were repaired), with what is wrong there."""
+    """Lines whose labels break the scheme (and were repaired), with the problem."""
     skipped: tuple[tuple[int, str], ...] = ()
-    """Lines that hold no sentence though they look like one, with the reason."""
+    """Lines that look like data but were not read as a sentence, with the reason."""
     num_comments: int = 0
 
     @property
@@ -56,21 +56,29 @@ class Corpus:
 
     @cached_property
     def documents(self) -> tuple[str, ...]:
-        """The documents that have sentences, in the order of the file; none for a file without documents."""
+        """The documents that have sentences, in the order of the file; empty for a file without documents."""
         return tuple(dict.fromkeys(s.document for s in self.sentences if s.document))
 
     def with_sentences(self, sentences: Iterable[Sentence]) -> Corpus:
-        """The same file with other sentences: relabelled, joined into documents, or fewer."""
+        """The same file with different sentences: relabelled, joined into documents, or fewer."""
         return replace(self, sentences=tuple(sentences))
 
 
-def read_corpus(path: str | Path, options: ReadOptions | None = None) -> Corpus:
-    """Read a CoNLL or JSONL file, compressed with gzip or not."""
-    source = Source(path)
+def read_corpus(path: str | Path, options: ReadOptions | None = None, *, require_labels: bool = True) -> Corpus:
+    """Read a CoNLL or JSONL file, which may be compressed with gzip.
+
+    A file without labels is an error unless ``require_labels`` is False, in which case its sentences have no labels.
+    """
+    if not require_labels:
+        try:
+            return read_corpus(path, options)
+        except NoLabelsError:
+            return read_corpus(path, replace(options or ReadOptions(), labelled=False))
+    source = SourceFile(path)
     reader = open_reader(source, options or ReadOptions())
     rows = list(reader)
     if not rows:
-        raise DataError(f"{at(path)}: found no sentence; check that this is the right file and format")
+        raise DataError(f"{at(path)}: found no sentences; check that this is the right file and format")
     if isinstance(reader, JsonlReader):
         name_rows(rows, source.path)
     scheme = reader.options.scheme
@@ -88,8 +96,8 @@ def read_corpus(path: str | Path, options: ReadOptions | None = None) -> Corpus:
     )
 
 
-def open_reader(source: Source, options: ReadOptions) -> ConllReader | JsonlReader:
-    """The reader for a file; with the format known it reads nothing yet beyond the first lines."""
+def open_reader(source: SourceFile, options: ReadOptions) -> ConllReader | JsonlReader:
+    """The reader for a file; only the first lines are read until it is iterated."""
     lines: Iterator[tuple[int, str]] = source.texts()
     if options.format == "auto":
         before: list[tuple[int, str]] = []
@@ -109,7 +117,7 @@ def _looks_like_json(text: str) -> bool:
 
 
 def _sentences(rows: Iterable[Row], scheme: str, path: Path, *, keep_pos: bool) -> Iterator[Sentence]:
-    """Rows with their labels normalised."""
+    """Rows as sentences with normalised labels."""
     offset = 0
     for row in rows:
         labels = normalise_row(row, scheme, path)
@@ -133,7 +141,7 @@ def _violations(rows: Iterable[Row], scheme: str) -> Iterator[tuple[int, str]]:
 
 
 def normalise_row(row: Row, scheme: str, path: Path) -> tuple[str, ...]:
-    """The row's labels, normalised; an error says on which line."""
+    """The row's labels, normalised; an error names the line."""
     try:
         return normalise(row.labels, scheme)
     except LabelError as error:

@@ -1,4 +1,4 @@
-"""Which scheme the labels of a file are in, found in one pass."""
+"""Detecting the scheme of a file's labels in one pass."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _PREFIXES = frozenset("BIESLU")
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme:
     """The scheme of these label sequences, one sequence per sentence.
 
-    Labels without prefixes are io where ``O`` occurs and plain elsewhere. Among those with prefixes the
-    way most segments start and end decides, so that a few mistakes do not. Nothing but ``O`` is iob2.
+    Labels without prefixes are io if ``O`` occurs, otherwise plain. For labels with prefixes the way most segments
+    start and end decides, so a few mistakes do not matter. If all labels are ``O``, the scheme is iob2.
 
     >>> detect_scheme([["I-PER", "O", "I-PER", "B-PER"]])
     'iob1'
@@ -34,7 +34,7 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def _prefix(label: str) -> str:
-    """The prefix letter, ``O`` for the label ``O``, or nothing."""
+    """The prefix letter, ``O`` for the label ``O``, or an empty string."""
     if label == "O":
         return "O"
     return label[0] if label[1:2] == "-" and label[0] in _PREFIXES else ""
@@ -48,9 +48,9 @@ def _num_prefixes(num_labels: Counter[str]) -> Counter[str]:
 
 
 def _has_prefixes(num_labels: Counter[str]) -> bool:
-    """Whether the labels are prefixed: beside ``O`` one ``B-`` or ``I-`` shows it, elsewhere most must be.
+    """Whether the labels have prefixes: in a file with ``O`` one ``B-`` or ``I-`` is enough, otherwise most must.
 
-    Without any of those two, every label must be ``S-`` or every one ``U-`` (all segments of one token):
+    Without ``B-`` and ``I-``, all labels must start with ``S-`` or all with ``U-`` (all segments have one token):
     a lone ``E-mail`` is a type.
     """
     counts = _num_prefixes(num_labels)
@@ -63,7 +63,7 @@ def _has_prefixes(num_labels: Counter[str]) -> bool:
 
 
 def _closed_scheme(num_labels: Counter[str]) -> Scheme | None:
-    """bioes or bilou, where at least half of the segments end in the letters of one of them."""
+    """bioes or bilou, if at least half of the segments end with the letters of one of them."""
     counts = _num_prefixes(num_labels)
     num_bioes_ends, num_bilou_ends = counts["E"] + counts["S"], counts["L"] + counts["U"]
     num_starts = counts["B"] + counts["S"] + counts["U"]
@@ -74,7 +74,7 @@ def _closed_scheme(num_labels: Counter[str]) -> Scheme | None:
 
 
 def _iob_version(num_pairs: Counter[tuple[str, str]]) -> Scheme:
-    """iob2 where segments that do not touch one of their own type mostly start with ``B-``."""
+    """iob2 if segments that do not follow one of their own type mostly start with ``B-``, otherwise iob1."""
     num_starts: Counter[str] = Counter()
     for (previous, label), count in num_pairs.items():
         if previous[2:] != label[2:]:

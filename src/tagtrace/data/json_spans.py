@@ -1,4 +1,4 @@
-"""Where the values of a JSON object stand in its text, so that one of them can be changed and no other."""
+"""The positions of the values in the text of a JSON object, so that one can be changed and the rest kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _skip_space(text: str, start: int) -> int:
 
 
 def member_spans(text: str) -> dict[str, Span]:
-    """The span of each value of the object that ``text`` is; of a repeated key the last, as ``json`` reads it.
+    """The span of each value of the JSON object ``text``; for a repeated key the last one, as ``json`` reads it.
 
     >>> member_spans('{"id": 7, "tokens": ["a"]}')
     {'id': (7, 8), 'tokens': (20, 25)}
@@ -54,7 +54,7 @@ def element_spans(text: str, start: int) -> list[Span]:
 
 
 def replace_spans(text: str, replacements: Iterable[tuple[Span, str]]) -> str:
-    """The text with other words in these spans, which are in order and do not overlap.
+    """The text with these spans replaced; they are in order and do not overlap.
 
     >>> replace_spans("a b c", [((0, 1), "x"), ((4, 5), "yz")])
     'x b yz'
@@ -68,7 +68,7 @@ def replace_spans(text: str, replacements: Iterable[tuple[Span, str]]) -> str:
 
 
 def set_member(text: str, key: str, value: str) -> str:
-    """The object with the JSON ``value`` under ``key``: in its place if it is there, else after all others.
+    """The object with the JSON ``value`` under ``key``: replaced if it exists, otherwise added at the end.
 
     >>> set_member('{"a":1 }', "b", "[2]")
     '{"a":1, "b": [2] }'

@@ -1,11 +1,11 @@
 """Reading JSONL files: one sentence per line, an object with a list of tokens and a list of labels.
 
-- Labels are strings, or numbers whose names the options give.
+- Labels are strings, or numbers whose names are given in the options.
 - A row's name is its ``id``; rows without one are ``stem:0``, ``stem:1``..., and a repeated id gets ``#2``.
-- A row's document is its ``document`` or ``doc_id``. Where no row has these, ids that end in ``_number`` name
-  documents: if there are several beginnings, and the rows of each stand together with rising numbers, then
-  the beginning is the document. Otherwise every row with an id is a document of its own.
-- A row without tokens is no sentence: it is listed as skipped.
+- A row's document is its ``document`` or ``doc_id``. If no row has these, and all ids have the form
+  ``prefix_number`` with several prefixes, each in adjacent rows with rising numbers, then the prefix is the document.
+  Otherwise every row with an id is a document of its own.
+- A row without tokens is not a sentence: it is listed as skipped.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tagtrace.data.options import ReadOptions
 from tagtrace.data.source import Row, shown, stem
 
 LABEL_KEYS = ("ner_tags", "labels", "tags", "pos_tags", "upos", "xpos", "ner", "pos", "chunk_tags", "label")
-"""Where labels are looked for, in this order."""
+"""The keys that labels are looked for under, in this order."""
 
 _DOCUMENT_KEYS = ("document", "doc_id")
 _NUMBERED_ID = re.compile(r"(.+)_([0-9]{1,18})", re.DOTALL)
 
 
 class JsonlReader:
-    """Iterate to get the rows of a JSONL file; what was found on the way stands in the attributes."""
+    """Iterate to get the rows of a JSONL file; the attributes report what was found on the way."""
 
     num_comments = 0
     has_pos = False
@@ -44,7 +44,7 @@ class JsonlReader:
         self._labels_key = options.labels_key if options.labelled else None
 
     def resolved_options(self) -> ReadOptions:
-        """The options with what was found out filled in."""
+        """The options with the key of the labels that was found."""
         return replace(self.options, labels_key=self._labels_key or self.options.labels_key)
 
     def __iter__(self) -> Iterator[Row]:
@@ -84,9 +84,9 @@ def _parse(text: str, where: str) -> dict[str, Any]:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "a value too deep or too long"
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "a value is too deep or too long"
         raise DataError(
-            f"{where}: found no JSON in {shown(text)} ({reason}); write one object per line, or set the format"
+            f"{where}: {shown(text)} is not valid JSON ({reason}); write one object per line, or set the format"
         ) from None
     if not isinstance(record, dict):
         raise DataError(f"{where}: found {shown(text.strip())}, expected an object with tokens and labels")
@@ -105,7 +105,7 @@ def _list(record: dict[str, Any], key: str, where: str) -> list[Any]:
         )
     if not isinstance(record[key], list):
         found = _shown_value(record[key])
-        raise DataError(f"{where}: found {found} under {key!r}, expected a list; split it into one")
+        raise DataError(f"{where}: found {found} under {key!r}, expected a list; give one item per token")
     return record[key]
 
 
@@ -113,7 +113,7 @@ def _tokens(record: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     values = _list(record, key, where)
     for value in values if set(map(type, values)) - {str} else ():
         if not isinstance(value, str):
-            raise DataError(f"{where}: found the token {_shown_value(value)}, expected a string; quote it")
+            raise DataError(f"{where}: found the token {_shown_value(value)}, expected a string; put it in quotes")
     return tuple(map(sys.intern, values))
 
 
@@ -123,23 +123,22 @@ def _find_labels_key(record: dict[str, Any], where: str) -> str:
             return key
     keys = shown(", ".join(map(str, record)), limit=80)
     raise NoLabelsError(
-        f"{where}: found no labels among the keys {keys}; name theirs with labels_key, or read it unlabelled"
+        f"{where}: found no labels among the keys {keys}; set labels_key, or read the file as unlabelled"
     )
 
 
 def _label(value: Any, names: Sequence[str] | None, where: str) -> str:
-    """One label of a list that does not hold strings alone."""
+    """One label of a list that does not consist of strings only."""
     if isinstance(value, str) and value:
         return sys.intern(value)
     if not isinstance(value, int) or isinstance(value, bool):
         found = _shown_value(value)
         raise DataError(f"{where}: found the label {found}, expected a string or a whole number; rename it")
     if names is None:
-        hint = "name all of them in the option labels (--label-names)"
-        raise DataError(f"{where}: found the label {value}, a number; {hint}")
+        raise DataError(f"{where}: found the label {value}, a number; give the names of all labels")
     if not 0 <= value < len(names):
         last = len(names) - 1
-        raise DataError(f"{where}: found the label {value}, expected 0 to {last}; name all of them in labels")
+        raise DataError(f"{where}: found the label {value}, expected 0 to {last}; give the names of all labels")
     return names[value]
 
 
@@ -156,16 +155,16 @@ def _name(record: dict[str, Any], keys: Sequence[str], where: str) -> str:
 
 
 def _check_encodable(row: Row, where: str) -> None:
-    """JSON can escape half a character, which no file can hold."""
+    """Raise for an escaped lone surrogate, which JSON allows but UTF-8 cannot encode."""
     for text in (*row.tokens, *row.labels, row.id, row.document):
         try:
             text.encode("utf-8")
         except UnicodeEncodeError:
-            raise DataError(f"{where}: found half a character in {shown(text)}; mend the escape") from None
+            raise DataError(f"{where}: found half a surrogate pair in {shown(text)}; fix the escape") from None
 
 
 def name_rows(rows: Sequence[Row], path: Path) -> None:
-    """Settle the id and the document of every row, once all are known."""
+    """Set the id and the document of every row, once all rows are known."""
     if not any(row.document for row in rows):
         ids = [row.id for row in rows]
         for row, document in zip(rows, documents_of(ids) or ids, strict=True):
@@ -190,7 +189,7 @@ def _unused(name: str, taken: set[str], next_number: Counter[str]) -> str:
 
 
 def documents_of(ids: Sequence[str]) -> list[str] | None:
-    """The document each id names, or None where ids do not name documents.
+    """The document that each id names, or None if ids do not name documents.
 
     >>> documents_of(["a_1", "a_2", "b_1"])
     ['a', 'a', 'b']

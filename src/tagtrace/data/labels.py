@@ -1,4 +1,4 @@
-"""The labels a tagger knows, in a fixed order."""
+"""The labels that a tagger knows, in a fixed order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tagtrace._checks import DataError, at
-from tagtrace.data.schemes import named_scheme, normalise, normalised_scheme
+from tagtrace._checks import DataError, OptionError, at
+from tagtrace.data.schemes import label_type, named_scheme, normalise, normalised_scheme
 from tagtrace.data.sentence import Sentence
 
 _NUM_SHOWN = 6
@@ -37,11 +37,11 @@ class LabelSet:
             raise DataError("a label set needs at least one label; none was found")
         if len(set(self.labels)) < len(self.labels):
             raise DataError(f"a label set needs distinct labels; found {_some(self.labels)}")
-        normalise(self.labels, self.scheme)  # raises where a label does not belong to the scheme
+        normalise(self.labels, self.scheme)  # raises if a label does not belong to the scheme
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sentence], scheme: str) -> LabelSet:
-        """All labels that occur; in iob2 both ``B-X`` and ``I-X`` of every type, whether seen or not."""
+        """All labels that occur; in iob2 both ``B-X`` and ``I-X`` of every type, even if only one occurs."""
         seen: set[str] = set()
         for sentence in sentences:
             seen.update(sentence.labels)
@@ -51,7 +51,7 @@ class LabelSet:
         seen.discard("O")
         if scheme == "io":
             return cls(("O", *sorted(seen)), scheme)
-        normalise(sorted(seen), scheme)  # raises where a label does not belong to the scheme
+        normalise(sorted(seen), scheme)  # raises if a label does not belong to the scheme
         types = sorted({label[2:] for label in seen})
         return cls(("O", *(f"{prefix}-{type_}" for type_ in types for prefix in "BI")), scheme)
 
@@ -69,13 +69,69 @@ class LabelSet:
         >>> LabelSet(("O", "B-PER", "I-PER"), "iob2").types
         ('PER',)
         """
-        if self.scheme == "iob2":
-            return tuple(sorted({label[2:] for label in self.labels if label != "O"}))
-        outside = {"O"} if self.scheme == "io" else set()
-        return tuple(sorted(set(self.labels) - outside))
+        outside = set() if self.scheme == "plain" else {"O"}
+        return tuple(sorted(set(self.type_of) - outside))
+
+    @cached_property
+    def type_of(self) -> tuple[str, ...]:
+        """The type of each label, ``O`` for the label outside segments.
+
+        >>> LabelSet(("O", "B-PER", "I-PER"), "iob2").type_of
+        ('O', 'PER', 'PER')
+        """
+        return tuple([label_type(label, self.scheme) for label in self.labels])
+
+    def mask(self, name: str) -> np.ndarray:
+        """(C,) bool: the labels that a type or a label names.
+
+        >>> LabelSet(("O", "B-PER", "I-PER"), "iob2").mask("PER")
+        array([False,  True,  True])
+        """
+        found = np.array([name in (label, type_) for label, type_ in zip(self.labels, self.type_of, strict=True)])
+        if not found.any():
+            raise OptionError(f"unknown label {name!r}; expected one of {_some(sorted(set(self.type_of)))}")
+        return found
+
+    def pair_masks(self, pair: str, expected: str = "GOLD:PREDICTED") -> tuple[np.ndarray, np.ndarray]:
+        """The labels that each side of a pair such as ``ORG:LOC`` names, (C,) bool each; the two must not overlap."""
+        if pair.count(":") != 1:
+            raise OptionError(f"pair {pair!r}: expected {expected}, for example ORG:LOC")
+        first, second = (self.mask(name) for name in pair.split(":"))
+        if (first & second).any():
+            raise OptionError(f"pair {pair!r}: expected two different labels")
+        return first, second
+
+    def spell(self, type_: str, length: int) -> list[int]:
+        """The label numbers of a segment of ``length`` tokens of a type: B-X I-X ..., X X ... or O O ...
+
+        >>> LabelSet(("O", "B-PER", "I-PER"), "iob2").spell("PER", 3)
+        [1, 2, 2]
+        """
+        if self.scheme == "iob2" and type_ != "O":
+            return self.encode([f"B-{type_}", *[f"I-{type_}"] * (length - 1)])
+        return self.encode([type_] * length)
+
+    def parse(self, given: str | Sequence[str], length: int) -> list[int]:
+        """The label numbers that a user means for ``length`` tokens.
+
+        ``given`` is one label for all of them, a type (``ORG`` is B-ORG I-ORG ... where the scheme has prefixes), or
+        a label for each token, as a list or separated by commas.
+        """
+        if isinstance(given, str):
+            if given in self._index:
+                return self.encode([given] * length)
+            if given in self.types:
+                return self.spell(given, length)
+        try:
+            ids = self.encode(given.split(",") if isinstance(given, str) else given)
+        except DataError as error:
+            raise OptionError(str(error)) from None
+        if len(ids) != length:
+            raise OptionError(f"{len(ids)} labels for {length} tokens; give one label for each token, or a type")
+        return ids
 
     def index(self, label: str) -> int:
-        """The place of a label in the set."""
+        """The number of a label."""
         try:
             return self._index[label]
         except KeyError:
@@ -93,17 +149,17 @@ class LabelSet:
         return tuple([self.labels[index] for index in ids])
 
     def check(self, sentences: Iterable[Sentence]) -> None:
-        """Raise where a sentence has a label that is not in the set, and say where."""
+        """Raise if a sentence has a label that is not in the set; the error names the place."""
         for sentence in sentences:
             if self._index.keys() >= set(sentence.labels):
                 continue
             place = next(i for i, label in enumerate(sentence.labels) if label not in self._index)
             line = sentence.lines[place] if place < len(sentence.lines) else None
             where = at(sentence.path or sentence.id or "sentence", line)
-            raise DataError(f"{where}: {self._unknown(sentence.labels[place])}; train with it or change it")
+            raise DataError(f"{where}: {self._unknown(sentence.labels[place])}; change it, or train with it")
 
     def _unknown(self, label: str) -> str:
-        return f"unknown label {label!r}; the set knows {_some(self.labels)}"
+        return f"unknown label {label!r}; the known labels are {_some(self.labels)}"
 
     def forbidden_transitions(self) -> np.ndarray:
         """(C, C) bool, ``[from, to]``: True where ``to`` cannot follow ``from`` in valid iob2.

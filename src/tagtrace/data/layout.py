@@ -1,4 +1,4 @@
-"""The columns of a CoNLL file, and what each of its lines is."""
+"""The columns of a CoNLL file, and the kind of each line."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _RANGE_OR_EMPTY_NODE = re.compile(r"[0-9]+[-.][0-9]+")
 _FIELD_BETWEEN_SPACES = re.compile(r"[^ ]+")
 
 
-class Kind(Enum):
-    """What a line of a CoNLL file is."""
+class LineKind(Enum):
+    """The kind of a line of a CoNLL file."""
 
     TOKEN = "token"
     BLANK = "blank"
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 def split_fields(text: str) -> list[str]:
-    """The fields of a line: between tabs if it has any, else between runs of spaces.
+    """The fields of a line: separated by tabs if it has any, otherwise by runs of spaces.
 
     >>> split_fields("New York\\tB-LOC"), split_fields("Rome   B-LOC")
     (['New York', 'B-LOC'], ['Rome', 'B-LOC'])
@@ -43,7 +43,7 @@ def split_fields(text: str) -> list[str]:
 
 
 def field_spans(text: str) -> list[tuple[int, int]]:
-    """Where each field of ``split_fields`` stands in the line.
+    """The span of each field of ``split_fields`` in the line.
 
     >>> field_spans("Rome  B-LOC")
     [(0, 4), (6, 11)]
@@ -61,7 +61,7 @@ def field_spans(text: str) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which column holds what. ``numbered``: the first column counts the tokens of a sentence."""
+    """The columns of a file. ``numbered``: the first column counts the tokens of a sentence."""
 
     num_columns: int
     has_tabs: bool
@@ -70,22 +70,22 @@ class Layout:
     label: int | None
     pos: int | None
 
-    def kind(self, text: str, fields: Sequence[str]) -> Kind:
-        """What a line is; ``text`` has lost its line end and trailing spaces."""
+    def kind(self, text: str, fields: Sequence[str]) -> LineKind:
+        """The kind of a line; ``text`` has no line end and no trailing spaces."""
         if not text:
-            return Kind.BLANK
+            return LineKind.BLANK
         if text[0] == "#" and self._is_comment(text, fields):
-            return Kind.COMMENT
+            return LineKind.COMMENT
         if DOCUMENT_START in text and self._starts_document(fields):
-            return Kind.DOCUMENT
+            return LineKind.DOCUMENT
         if self.numbered and _RANGE_OR_EMPTY_NODE.fullmatch(fields[0]):
-            return Kind.RANGE
+            return LineKind.RANGE
         if text[0] == "\ufeff" and not text.strip(_INVISIBLE):
-            return Kind.BLANK  # a stray byte-order mark
-        return Kind.TOKEN
+            return LineKind.BLANK  # a stray byte-order mark
+        return LineKind.TOKEN
 
     def is_sound(self, text: str, fields: Sequence[str]) -> bool:
-        """Whether a token line has all its columns, and something in those that are read."""
+        """Whether a token line has all its columns, and a value in those that are read."""
         return (
             len(fields) == self.num_columns
             and bool(fields[self.token])
@@ -103,9 +103,9 @@ class Layout:
 
 
 def find_layout(lines: Iterable[tuple[int, str]], options: ReadOptions, path: Path) -> Layout | None:
-    """The layout that the first lines of a file show; None where none of them can be a token.
+    """The layout of a file, inferred from its first lines; None if none of them can be a token.
 
-    The number of columns is that of the first line which is neither a possible comment nor starts a document.
+    The number of columns is that of the first line which is neither a possible comment nor the start of a document.
     """
     probed = [(number, text.rstrip(LINE_END)) for number, text in lines]
     candidates = [line for line in probed if line[1].strip(_INVISIBLE) and not _is_document_line(line[1])]
@@ -119,8 +119,8 @@ def find_layout(lines: Iterable[tuple[int, str]], options: ReadOptions, path: Pa
         wanted = "a token and a label" if options.labelled else "a token"
         kind = NoLabelsError if num_columns == first + 1 and options.label_column is None else DataError
         raise kind(
-            f"{at(path, number)}: found {num_columns} column in {shown(text)}, expected {wanted}; separate "
-            "them by a tab or spaces, or read the file as unlabelled"
+            f"{at(path, number)}: found {num_columns} column{'s' * (num_columns != 1)} in {shown(text)}, "
+            f"expected {wanted}; separate them by a tab or spaces, or read the file as unlabelled"
         )
     columns = _Columns(num_columns, number, path)
     token = columns.resolve("token", options.token_column, default=first)
@@ -150,18 +150,18 @@ class _Columns:
         )
 
     def check_distinct(self, **columns: int | None) -> None:
-        """Raise where one column would be read as two things."""
+        """Raise if one column would be read as two things."""
         names: dict[int, str] = {}
         for name, column in columns.items():
             if column is not None and names.setdefault(column, name) != name:
                 raise DataError(
-                    f"{at(self.path, self.line)}: found {self.num_columns} columns, and the {names[column]} and the "
-                    f"{name} both in column {column}; choose another {name}_column (the first is 0)"
+                    f"{at(self.path, self.line)}: column {column} cannot be both the {names[column]} and the {name}; "
+                    f"choose another {name}_column (the first is 0)"
                 )
 
 
 def _likeness_to_a_comment(text: str) -> int:
-    """0 for a token; a line that starts with ``#`` looks more like one if it has tabs."""
+    """0 for a token; among lines that start with ``#``, those with tabs are less likely to be comments."""
     if text[0] != "#":
         return 0
     return 1 if "\t" in text else 2
@@ -172,7 +172,7 @@ def _is_document_line(text: str) -> bool:
 
 
 def _counts_tokens(texts: Iterable[str], labelled: bool) -> bool:
-    """Whether the first column counts 1, 2, 3 in every sentence, up to 2 at least in one of them."""
+    """Whether the first column counts 1, 2, 3... in every sentence, and reaches 2 in at least one."""
     previous, highest = 0, 0
     for text in texts:
         fields = split_fields(text)

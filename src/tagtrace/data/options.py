@@ -1,4 +1,4 @@
-"""How a data file is to be read."""
+"""Options for reading a data file."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _FORMATS = ("auto", "conll", "jsonl")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a reader should not have to guess. Columns are counted from 0; -1 is the last."""
+    """How to read a data file; the defaults detect everything. Columns are counted from 0; -1 is the last."""
 
     format: str = "auto"
     """``conll`` (columns), ``jsonl`` (one JSON object per line) or ``auto``."""
     scheme: str = "auto"
     """A label scheme (see ``schemes``) or ``auto``."""
     token_column: int | None = None
-    """CoNLL: by default the first column, or the second where the first counts the tokens."""
+    """CoNLL: by default the first column, or the second if the first counts the tokens."""
     label_column: int | None = None
     """CoNLL: by default the last column."""
     pos_column: int | None = None
-    """CoNLL: by default the column after the token, if a third one has the label."""
+    """CoNLL: by default the column after the token, if there are three columns or more."""
     labels: Sequence[str] | None = None
     """JSONL: the names of labels that the file gives as numbers."""
     tokens_key: str = "tokens"
     """JSONL: the key of the tokens."""
     labels_key: str | None = None
-    """JSONL: the key of the labels; by default the first usual one that the first row has."""
+    """JSONL: the key of the labels; by default the first common one in the first row (``ner_tags``, ``labels``...)."""
     labelled: bool = True
-    """False for a file without labels, or to leave its labels unread."""
+    """False for a file without labels, or to ignore its labels."""
 
     def __post_init__(self) -> None:
         if self.format not in _FORMATS:

@@ -1,4 +1,4 @@
-"""Writing predicted labels beside those of a file, which stays as it was otherwise."""
+"""Writing predicted labels beside those of a file, with everything else unchanged."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tagtrace._checks import DataError, at
 from tagtrace.data.conll import probe
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.json_spans import set_member
-from tagtrace.data.layout import LINE_END, Kind, Layout, find_layout, split_fields
+from tagtrace.data.layout import LINE_END, Layout, LineKind, find_layout, split_fields
 from tagtrace.data.relabel import in_scheme, wanted_rows
 from tagtrace.data.rewrite import check_source, stream_edited
-from tagtrace.data.source import Source
+from tagtrace.data.source import SourceFile
 
 _KEY = "predicted"
 
@@ -24,9 +24,9 @@ def write_predictions(
 ) -> None:
     """Write the corpus's file to ``target`` with one predicted label per token.
 
-    ``predicted`` has the labels of each sentence of the corpus, of the normalised scheme ``scheme`` (default: the
-    corpus's); they are written in the file's own scheme, or as they are where the file's labels are of another kind.
-    CoNLL: a further last column. JSONL: the key ``predicted``, a list of strings.
+    ``predicted`` has the labels of each sentence of the corpus in the normalised scheme ``scheme`` (default: the
+    corpus's). They are written in the file's own scheme, or unchanged if the file's labels are of another kind.
+    CoNLL: a new last column. JSONL: the key ``predicted``, a list of strings.
     """
     check_source(corpus)
     if len(predicted) != len(corpus.sentences):
@@ -49,8 +49,8 @@ def _predicted_lines(
     for row, labels in wanted_rows(corpus, predicted):
         if labels is None:
             raise DataError(
-                f"{at(corpus.path, row.lines[0])}: found no predicted labels for this sentence; predict the "
-                "corpus as it was read"
+                f"{at(corpus.path, row.lines[0])}: found no predicted labels for this sentence; predict every "
+                "sentence of the corpus"
             )
         pairs = zip(row.lines, in_scheme(labels, scheme), strict=True)
         for line, group in groupby(pairs, key=lambda pair: pair[0]):
@@ -68,18 +68,18 @@ def _add_column(_: int, text: str, label: str) -> str:
 
 
 def _further_column(corpus: Corpus, predicted: Sequence[Sequence[str]], scheme: str) -> Iterator[tuple[int, str]]:
-    """What to append to each line that has all columns; lines that are no token get the filler they have."""
+    """What to append to each line that has all columns; for lines that are not tokens, their own filler."""
     labels = _predicted_lines(corpus, predicted, scheme)
-    probed, rest = probe(Source(corpus.path).texts())
+    probed, rest = probe(SourceFile(corpus.path).texts())
     layout = find_layout(probed, corpus.options, corpus.path)
     assert layout is not None
     for number, line in (line for part in (probed, rest) for line in part):
         text = line.rstrip(LINE_END)
         fields = split_fields(text)
         kind = layout.kind(text, fields)
-        if kind is Kind.TOKEN:
+        if kind is LineKind.TOKEN:
             yield number, next(labels)[1][0]
-        elif kind in (Kind.DOCUMENT, Kind.RANGE) and len(fields) == layout.num_columns:
+        elif kind in (LineKind.DOCUMENT, LineKind.RANGE) and len(fields) == layout.num_columns:
             yield number, fields[_filler_column(layout)]
     assert next(labels, None) is None
 

@@ -1,7 +1,7 @@
-"""Which labels of a file must change so that it spells other segments, and as few as possible.
+"""Finding the smallest set of labels in a file that must change to give other segments.
 
-The file is streamed again; sentences are found in it by the lines of their tokens, so that they may have
-been joined into documents since. A segment that reaches over the end of a sentence of the file is cut there.
+The file is streamed again. Sentences are found in it by the lines of their tokens, so they may have been joined into
+documents since. A segment that crosses the end of a sentence of the file is cut there.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tagtrace._checks import DataError, at
 from tagtrace.data.corpus import Corpus, normalise_row, open_reader
 from tagtrace.data.schemes import ROLES, LabelError, denormalise, normalise, segments, violations
 from tagtrace.data.sentence import Segment, Sentence
-from tagtrace.data.source import Row, Source
+from tagtrace.data.source import Row, SourceFile
 
 
 def relabel(raw: Sequence[str], wanted: Sequence[str], scheme: str) -> tuple[str, ...]:
     """``raw`` labels of a file, changed to spell the segments of the normalised ``wanted`` ones.
 
-    Segments that stay keep their labels as they are, unless the result would then read otherwise or break
+    Segments that do not change keep their labels exactly, unless the result would then give other segments or break
     the scheme in more places than before.
 
     >>> relabel(["I-PER", "O", "B-LOC"], ["B-ORG", "O", "B-LOC"], "iob1")
@@ -47,12 +47,12 @@ def _segment_of_each_token(found: Sequence[Segment], length: int) -> list[Segmen
 
 
 def in_scheme(labels: Sequence[str], scheme: str) -> tuple[str, ...]:
-    """Predicted labels in a file's scheme; where that is a normalised one, exactly as they were predicted."""
+    """Predicted labels in a file's scheme; unchanged if that scheme is a normalised one."""
     return denormalise(labels, scheme) if scheme in ROLES and scheme != "iob2" else tuple(labels)
 
 
 class WantedLabels:
-    """The labels that a corpus wants for its tokens, handed out row by row in the order of the file."""
+    """The labels that a corpus should have, handed out row by row in the order of the file."""
 
     def __init__(self, corpus: Corpus, labels: Sequence[Sequence[str]]) -> None:
         self._path = corpus.path
@@ -74,7 +74,7 @@ class WantedLabels:
         return wanted
 
     def take(self, row: Row) -> list[str] | None:
-        """One label for each token of the row, or None where the corpus lacks the row."""
+        """One label for each token of the row, or None if the corpus does not have the row."""
         taken: list[str] = []
         for line in row.lines:
             if self._next is not None and self._next[0] == line:
@@ -83,29 +83,29 @@ class WantedLabels:
         if taken and len(taken) != len(row.lines):
             raise DataError(
                 f"{at(self._path, row.lines[0])}: found labels for {len(taken)} of the {len(row.lines)} tokens "
-                "of this sentence; keep or leave out whole sentences"
+                "of this sentence; keep or drop whole sentences"
             )
         return taken or None
 
     def check_all_taken(self) -> None:
-        """Raise where labels are left over: their lines hold no token, or one that had a label already."""
+        """Raise if labels are left over: their lines have no token, or one that was given a label already."""
         if self._next is not None:
             raise DataError(
-                f"{at(self._path, self._next[0])}: found a label that belongs to no token, or a second one "
-                "for the same token; keep each sentence of the file once"
+                f"{at(self._path, self._next[0])}: found a label without a token, or a second label for the "
+                "same token; keep each sentence of the file once"
             )
 
 
 def wanted_rows(corpus: Corpus, labels: Sequence[Sequence[str]]) -> Iterator[tuple[Row, list[str] | None]]:
-    """Each row of the file with the labels it should have (None: those it has)."""
+    """Each row of the file with the labels it should have (None: keep its labels)."""
     wanted = WantedLabels(corpus, labels)
-    for row in open_reader(Source(corpus.path), corpus.options):
+    for row in open_reader(SourceFile(corpus.path), corpus.options):
         yield row, wanted.take(row)
     wanted.check_all_taken()
 
 
 def changed_labels(corpus: Corpus) -> Iterator[tuple[int, dict[int, str]]]:
-    """The lines whose labels differ from the corpus: for each the new ones, by their place in the line."""
+    """The lines whose labels differ from the corpus, each with its new labels by their position in the line."""
     for row, wanted in wanted_rows(corpus, [sentence.labels for sentence in corpus.sentences]):
         if wanted is None or tuple(wanted) == normalise_row(row, corpus.scheme, corpus.path):
             continue
@@ -126,7 +126,7 @@ def _relabel_row(row: Row, wanted: Sequence[str], scheme: str, path: Path) -> tu
 
 
 def _places_in_lines(lines: Sequence[int]) -> Iterator[int]:
-    """For each token how many of its row stand before it in the same line.
+    """For each token, how many tokens of its row precede it in the same line.
 
     >>> list(_places_in_lines([3, 4, 5])), list(_places_in_lines([3, 3, 3]))
     ([0, 0, 0], [0, 1, 2])

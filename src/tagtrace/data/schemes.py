@@ -1,4 +1,4 @@
-"""Label schemes: how the labels of single tokens spell segments.
+"""Label schemes: how the labels of tokens encode segments.
 
 Conventions
 -----------
@@ -6,12 +6,12 @@ Conventions
 - ``iob2``: ``B-X`` starts every segment, ``I-X`` continues it.
 - ``bioes``: as iob2, but the last token is ``E-X`` and a segment of one token is ``S-X``.
 - ``bilou``: bioes with the letters ``L`` and ``U`` for ``E`` and ``S``.
-- ``io``: the bare type, and ``O`` outside; a segment is a longest run of one type.
+- ``io``: the bare type, and ``O`` outside; a segment is a maximal run of one type.
 - ``plain``: one label per token, such as a part of speech; each token is a segment of its own.
 
 The first four are *normalised* to valid iob2; io and plain labels stay as they are. Labels that break
 their scheme are read as conlleval reads them: a stray ``I-X`` starts a segment. A label is split at its
-first hyphen only, so that types may hold hyphens.
+first hyphen only, so types may contain hyphens.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ ROLES: dict[str, dict[str, str]] = {
     "bioes": {"B": "B", "I": "I", "E": "E", "S": "S"},
     "bilou": {"B": "B", "I": "I", "L": "E", "U": "S"},
 }
-"""What each prefix of a scheme means, in the letters of bioes. Schemes without prefixes are absent."""
+"""The meaning of each prefix of a scheme, in the letters of bioes. Schemes without prefixes are absent."""
 
 _OUTSIDE = ("O", "")
 
 
 class LabelError(DataError):
-    """A label that its scheme cannot read; ``index`` is the token that carries it."""
+    """A label that does not belong to its scheme; ``index`` is the token that has it."""
 
     index: int = 0
 
 
 def named_scheme(name: str) -> Scheme:
-    """The scheme a user means: its name or an alias, in any case.
+    """The scheme that a user names: its name or an alias, in upper or lower case.
 
     >>> named_scheme("BILUO")
     'bilou'
@@ -80,7 +80,7 @@ def _parse(label: str, scheme: str) -> tuple[str, str]:
         return role, type_
     wanted = ", ".join(f"{prefix}-TYPE" for prefix in ROLES[scheme])
     problem = "has no type" if role and hyphen else f"does not belong to the scheme {scheme}"
-    raise LabelError(f"label {label!r} {problem}; expected O, {wanted}; mend it or choose another scheme")
+    raise LabelError(f"label {label!r} {problem}; expected O, {wanted}; fix it or choose another scheme")
 
 
 def _parse_all(labels: Sequence[str], scheme: str) -> Iterator[tuple[str, str]]:
@@ -103,7 +103,7 @@ def _starts_segment(previous: tuple[str, str], current: tuple[str, str]) -> bool
 
 
 def normalise(labels: Sequence[str], scheme: str) -> tuple[str, ...]:
-    """Labels of a file's own ``scheme`` as valid iob2; io and plain labels as they are.
+    """Labels of a file's own ``scheme`` as valid iob2; io and plain labels are unchanged.
 
     >>> normalise(["I-PER", "B-PER", "O", "I-LOC"], "iob1")
     ('B-PER', 'B-PER', 'O', 'B-LOC')
@@ -123,12 +123,21 @@ def normalise(labels: Sequence[str], scheme: str) -> tuple[str, ...]:
     return tuple(written)
 
 
+def label_type(label: str, scheme: str) -> str:
+    """The type of a normalised label; ``O`` outside segments.
+
+    >>> label_type("B-PER", "iob2"), label_type("O", "iob2"), label_type("NOUN", "plain")
+    ('PER', 'O', 'NOUN')
+    """
+    return label[2:] if scheme == "iob2" and label != "O" else label
+
+
 def _all_outside(labels: Sequence[str]) -> bool:
     return labels.count("O") == len(labels)
 
 
 def segments(labels: Sequence[str], scheme: str) -> list[Segment]:
-    """The segments that labels spell, in order.
+    """The segments that labels encode, in order.
 
     >>> segments(["B-ORG", "I-ORG", "O"], "iob2")
     [Segment(start=0, stop=2, type='ORG')]
@@ -140,6 +149,17 @@ def segments(labels: Sequence[str], scheme: str) -> list[Segment]:
     if _all_outside(labels):
         return []
     return list(_runs(labels) if scheme == "io" else _iob2_segments(normalise(labels, scheme)))
+
+
+def spelled(labels: Sequence[str]) -> str:
+    """The types of the segments that normalised labels encode, in order; ``O`` if there are none.
+
+    >>> spelled(["B-ORG", "I-ORG", "O", "B-LOC"]), spelled(["O"]), spelled(["I-PER"])
+    ('ORG+LOC', 'O', 'PER')
+    """
+    has_prefixes = any(label[:2] in ("B-", "I-") for label in labels)
+    found = [segment.type for segment in segments(labels, "iob2" if has_prefixes else "io")]
+    return "+".join(dict.fromkeys(found)) or "O"
 
 
 def differences(first: Sequence[str], second: Sequence[str], scheme: str) -> list[tuple[int, int]]:
@@ -191,27 +211,27 @@ def denormalise(labels: Sequence[str], scheme: str) -> tuple[str, ...]:
     written = ["O"] * len(labels)
     previous = Segment(-1, -1, "")
     for segment in segments(labels, "iob2"):
-        touches_its_like = previous.stop == segment.start and previous.type == segment.type
-        roles = _roles(segment.stop - segment.start, scheme, touches_its_like)
+        follows_same_type = previous.stop == segment.start and previous.type == segment.type
+        roles = _roles(segment.stop - segment.start, scheme, follows_same_type)
         written[segment.start : segment.stop] = [_spell(prefix_of[role], segment.type) for role in roles]
         previous = segment
     return tuple(written)
 
 
-def _roles(length: int, scheme: str, touches_its_like: bool) -> str:
+def _roles(length: int, scheme: str, follows_same_type: bool) -> str:
     """The role of each token of one segment."""
     if scheme == "iob1":
-        return ("B" if touches_its_like else "I") + "I" * (length - 1)
+        return ("B" if follows_same_type else "I") + "I" * (length - 1)
     if scheme == "iob2":
         return "B" + "I" * (length - 1)
     return "S" if length == 1 else "B" + "I" * (length - 2) + "E"
 
 
 def violations(labels: Sequence[str], scheme: str) -> list[tuple[int, str]]:
-    """Where labels break their scheme: the token's index and what is wrong there.
+    """The places where labels break their scheme: the token's index and the problem.
 
     >>> violations(["O", "I-PER"], "iob2")
-    [(1, 'I-PER starts a segment; iob2 wants B-PER')]
+    [(1, 'I-PER starts a segment; iob2 requires B-PER')]
     """
     if scheme not in ROLES or _all_outside(labels):
         return []
@@ -227,20 +247,20 @@ def violations(labels: Sequence[str], scheme: str) -> list[tuple[int, str]]:
 
 def _iob1_complaints(previous: tuple[str, str], current: tuple[str, str], written: list[str], _: str):
     if current[0] == "B" and previous[1] != current[1]:
-        yield 0, f"{written[1]} does not follow a segment of its type; iob1 wants I-{current[1]}"
+        yield 0, f"{written[1]} does not follow a segment of its type; iob1 requires I-{current[1]}"
 
 
 def _iob2_complaints(previous: tuple[str, str], current: tuple[str, str], written: list[str], _: str):
     if current[0] == "I" and previous[1] != current[1]:
-        yield 0, f"{written[1]} starts a segment; iob2 wants B-{current[1]}"
+        yield 0, f"{written[1]} starts a segment; iob2 requires B-{current[1]}"
 
 
 def _closed_complaints(previous: tuple[str, str], current: tuple[str, str], written: list[str], scheme: str):
-    """bioes and bilou: what opens is continued or closed, and only that."""
+    """bioes and bilou: every segment that is opened must be closed, and only an open one is continued."""
     is_open, continues = previous[0] in "BI", current[0] in "IE"
     if is_open and continues and previous[1] == current[1]:
         return
     if is_open:
-        yield -1, f"the segment of {written[0]} is not closed as {scheme} wants"
+        yield -1, f"the segment of {written[0]} is not closed, as {scheme} requires"
     if continues:
-        yield 0, f"{written[1]} continues no segment of its type"
+        yield 0, f"{written[1]} does not continue a segment of its type"

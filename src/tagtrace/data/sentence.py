@@ -1,4 +1,4 @@
-"""The records every other part of tagtrace reads: a labelled sentence and a segment of it.
+"""The records that the rest of tagtrace works on: a labelled sentence and a segment of it.
 
 Conventions
 -----------
@@ -6,7 +6,7 @@ Conventions
   the paper's ``[a, b]`` is ``start = a``, ``stop = b + 1``.
 - ``labels`` are normalised (see ``schemes``): IOB2 for every scheme with segments and prefixes, and
   the file's own words for IO and plain labels. An unlabelled sentence has ``labels == ()``.
-- Lines are counted from 1, as editors do.
+- Lines are counted from 1, as in editors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import groupby, pairwise
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Tokens ``start:stop`` of a sentence that carry one label type (``ORG``, not ``B-ORG``)."""
+    """Tokens ``start:stop`` of a sentence that have one label type (``ORG``, not ``B-ORG``)."""
 
     start: int
     stop: int
@@ -27,7 +27,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence of tokens with its labels and the place it came from."""
+    """One sentence of tokens with its labels and its source."""
 
     tokens: tuple[str, ...]
     labels: tuple[str, ...]
@@ -37,10 +37,10 @@ class Sentence:
     lines: Sequence[int] = ()
     """The source line of each token."""
     offset: int = 0
-    """How many tokens precede this sentence in its file: the row of its first token; -1 where its tokens do not
-    follow each other there (a document of which sentences were left out)."""
+    """How many tokens precede this sentence in its file: the row of its first token; -1 if its tokens are not
+    contiguous there (a document of which sentences were left out)."""
     pos: tuple[str, ...] | None = None
-    """Part of speech of each token, where the file has it."""
+    """Part of speech of each token, if the file has it."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -53,9 +53,19 @@ class Sentence:
         """The same sentence with other labels."""
         return replace(self, labels=tuple(labels))
 
+    def in_context(self, start: int, stop: int, around: int = 8) -> str:
+        """Tokens ``start:stop`` in brackets, with a few tokens around them.
+
+        >>> Sentence(("She", "lives", "in", "New", "York", "."), ()).in_context(3, 5, around=1)
+        '... in [New York] .'
+        """
+        before, after = self.tokens[max(start - around, 0) : start], self.tokens[stop : stop + around]
+        words = [*before, f"[{' '.join(self.tokens[start:stop])}]", *after]
+        return f"{'... ' * (start > around)}{' '.join(words)}{' ...' * (stop + around < len(self))}"
+
 
 def join(sentences: Sequence[Sentence]) -> Sentence:
-    """One sentence made of several of one file (a document as one sentence)."""
+    """Several sentences of one file joined into one (a document as one sentence)."""
     first = sentences[0]
     follows = all(b.offset == a.offset + len(a) for a, b in pairwise(sentences))
     has_pos = all(s.pos is not None for s in sentences)
@@ -72,7 +82,7 @@ def join(sentences: Sequence[Sentence]) -> Sentence:
 
 
 def join_documents(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """Each document as one sentence; sentences without a document stay alone."""
+    """Each document as one sentence; sentences without a document are not joined."""
     joined: list[Sentence] = []
     for (_, document), group in groupby(sentences, key=lambda s: (s.path, s.document)):
         members = list(group)

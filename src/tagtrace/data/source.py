@@ -1,4 +1,4 @@
-"""The bytes of a data file, line by line, hashed on the way; and the rows that readers make of them."""
+"""The bytes of a data file, read line by line and hashed on the way; and the rows that readers make of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(slots=True)
 class Row:
-    """A sentence as its file has it: labels in the file's own scheme, names not yet settled."""
+    """A sentence as its file has it: labels in the file's own scheme, id and document not yet final."""
 
     tokens: tuple[str, ...]
     labels: tuple[str, ...]
@@ -28,10 +28,10 @@ class Row:
     document: str = ""
 
 
-class Source:
+class SourceFile:
     """A file to be read once from start to end, compressed or not.
 
-    ``is_gzip`` is known once reading began, ``fingerprint`` (sha256 of the decompressed bytes) when it ended.
+    ``is_gzip`` is known once reading has begun, ``fingerprint`` (sha256 of the decompressed bytes) once it has ended.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -44,7 +44,7 @@ class Source:
         return self._hash.hexdigest()
 
     def __iter__(self) -> Iterator[bytes]:
-        """The lines as they are, each with its line end; only ``\\n`` ends a line."""
+        """The lines unchanged, each with its line end; only ``\\n`` ends a line."""
         update = self._hash.update
         try:
             with self.path.open("rb") as file:
@@ -84,7 +84,7 @@ def stem(path: str | Path) -> str:
 
 
 def shown(text: str, limit: int = 40) -> str:
-    """A piece of a file for a one-line message.
+    """A piece of a file, quoted for a one-line message.
 
     >>> shown("a\\tb")
     "'a\\\\tb'"

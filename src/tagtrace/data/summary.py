@@ -1,18 +1,22 @@
-"""What a data file holds, counted."""
+"""Counts of what a data file contains."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from tagtrace._checks import DataError
+from tagtrace._table import Described, Table
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.schemes import segments
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Counts of one corpus. Types and labels come most frequent first, equals by name."""
+class Summary(Described):
+    """Counts of one corpus. Types and labels are sorted by frequency, then by name."""
 
     path: str
     format: str
@@ -28,6 +32,18 @@ class Summary:
     skipped: tuple[tuple[int, str], ...]
     comments: int
 
+    def describe(self) -> list[str | Table]:
+        return [summary_table([self]), *self.oddities()]
+
+    def oddities(self, most: int = 10) -> list[str]:
+        """The first broken labels and skipped lines, with their places."""
+        lines: list[str] = []
+        for kind, entries in (("broken label", self.violations), ("skipped", self.skipped)):
+            lines += [f"{self.path}, line {line}: {kind}: {message}" for line, message in entries[:most]]
+            if len(entries) > most:
+                lines.append(f"{self.path}: {len(entries) - most:,} more are not shown")
+        return lines
+
     def to_json(self) -> dict[str, Any]:
         """A dictionary for JSON."""
         lists = {name: [list(entry) for entry in getattr(self, name)] for name in ("violations", "skipped")}
@@ -35,7 +51,7 @@ class Summary:
 
 
 def summarise(corpus: Corpus) -> Summary:
-    """Count what a corpus holds."""
+    """Count the documents, sentences, tokens, segments and labels of a corpus."""
     num_labels: Counter[str] = Counter()
     num_segments: Counter[str] = Counter()
     for sentence in corpus.sentences:
@@ -55,6 +71,30 @@ def summarise(corpus: Corpus) -> Summary:
         skipped=corpus.skipped,
         comments=corpus.num_comments,
     )
+
+
+def summary_table(summaries: Sequence[Summary]) -> Table:
+    """Counts of several files side by side, one column per file."""
+    types = sorted({name for summary in summaries for name in summary.segments_per_type})
+    names = tuple(Path(summary.path).name for summary in summaries)
+    rows = [("format", *(s.format for s in summaries)), ("scheme", *(s.scheme for s in summaries))]
+    for name in ("documents", "sentences", "tokens", "segments"):
+        rows.append((name, *(f"{getattr(s, name):,}" for s in summaries)))
+    rows += [(f"  {name}", *(f"{s.segments_per_type.get(name, 0):,}" for s in summaries)) for name in types]
+    rows.append(("broken labels", *(f"{len(s.violations):,}" for s in summaries)))
+    return Table("data", ("", *names), tuple(rows), names)
+
+
+def check_same_types(summaries: Sequence[Summary]) -> None:
+    """Raise if a file has types that the first one does not have: a tagger trained on the first cannot predict them."""
+    first = summaries[0]
+    for summary in summaries[1:]:
+        unknown = sorted(set(summary.segments_per_type) - set(first.segments_per_type))
+        if unknown:
+            raise DataError(
+                f"{summary.path}: has types that {first.path} does not have: {', '.join(unknown)}; a tagger trained on "
+                f"{first.path} cannot predict them (give the training file first)"
+            )
 
 
 def _most_frequent_first(counts: Counter[str]) -> dict[str, int]:

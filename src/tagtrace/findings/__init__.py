@@ -1,14 +1,18 @@
 """Findings: which training labels are probably wrong, the mistakes behind them, and what fixing them gains."""
 
-from tagtrace.findings.audit import SCORES, Audit, AuditOptions, audit
-from tagtrace.findings.bootstrap import Difference, paired_bootstrap
+from tagtrace.findings.assess import Assessment, assess
+from tagtrace.findings.audit import Audit, run_audit
 from tagtrace.findings.finding import Finding, read_findings, write_findings, write_findings_table
-from tagtrace.findings.fix import Change, Fixed, fix, read_changes, replay, write_changes
-from tagtrace.findings.gain import Gain, compare, full_gain, head_gain
+from tagtrace.findings.fix import Change, Fixed, choose_findings, fix, read_changes, replay, write_changes
+from tagtrace.findings.gains.bootstrap import Difference, paired_bootstrap
+from tagtrace.findings.gains.compare import Gain, compare
+from tagtrace.findings.gains.gain import gain
+from tagtrace.findings.gains.retrained import full_gain, head_gain
 from tagtrace.findings.judges.folds import assign_folds, encoder_folds, out_of_sample, taught_head
 from tagtrace.findings.judges.opinions import averaged, encoder_opinions, head_opinions
 from tagtrace.findings.judges.probabilities import Probabilities, in_sample
-from tagtrace.findings.patterns.conditions import Condition, Text
+from tagtrace.findings.options import SCORES, AuditOptions
+from tagtrace.findings.patterns.conditions import Condition, NumberedText
 from tagtrace.findings.patterns.group_effect import GroupEffect, TrustedFit, group_effect, pattern_edits
 from tagtrace.findings.patterns.pattern import Pattern, find_patterns
 from tagtrace.findings.ranking.evidence import Hurt, hurt_queries
@@ -42,6 +46,7 @@ from tagtrace.findings.report.page import Report, render_report, write_report
 __all__ = [
     "SCORERS",
     "SCORES",
+    "Assessment",
     "Audit",
     "AuditOptions",
     "Change",
@@ -55,20 +60,21 @@ __all__ = [
     "Judged",
     "LevelScores",
     "Measured",
+    "NumberedText",
     "Pattern",
     "Probabilities",
     "Queries",
     "Report",
-    "Text",
     "TokenScorer",
     "Trusted",
     "TrustedFit",
     "Truth",
+    "assess",
     "assign_folds",
     "at_level",
-    "audit",
     "average_precision",
     "averaged",
+    "choose_findings",
     "compare",
     "encoder_folds",
     "encoder_opinions",
@@ -76,6 +82,7 @@ __all__ = [
     "finding_is_wrong",
     "fix",
     "full_gain",
+    "gain",
     "group_effect",
     "head_gain",
     "head_opinions",
@@ -98,6 +105,7 @@ __all__ = [
     "recall_curve",
     "render_report",
     "replay",
+    "run_audit",
     "suspicion",
     "taught_head",
     "token_scores",

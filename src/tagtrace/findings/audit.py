@@ -1,209 +1,350 @@
-"""Audit: the wrong labels of a training set, ranked, grouped into patterns, with what fixing them would bring."""
+"""Audit: the training labels that are probably wrong, and the systematic mistakes behind them.
+
+``run_audit`` asks judges (``judges``) about every training label, ranks the labels, proposes others, groups the
+findings into patterns (``assess``) and gives back an ``Audit``, which saves itself as a folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError, OptionError, TagtraceError, TrainingError
+from tagtrace._checks import DataError, OptionError, at
+from tagtrace._progress import Progress
+from tagtrace._table import Described, Table
+from tagtrace.data.corpus import Corpus, read_corpus
+from tagtrace.data.options import ReadOptions
+from tagtrace.data.sentence import Sentence
+from tagtrace.findings.assess import Assessment, assess, check_request
+from tagtrace.findings.audit_folder import MARKER, AuditFiles, check_audit_folder, read_audit_files, write_audit_files
 from tagtrace.findings.finding import Finding
-from tagtrace.findings.judges.opinions import averaged
+from tagtrace.findings.judges.opinions import encoder_opinions, head_opinions
 from tagtrace.findings.judges.probabilities import Probabilities
-from tagtrace.findings.patterns.conditions import Text
-from tagtrace.findings.patterns.group_effect import group_effect, pattern_edits
-from tagtrace.findings.patterns.pattern import Pattern, find_patterns
-from tagtrace.findings.ranking.evidence import Hurt, hurt_queries
-from tagtrace.findings.ranking.proposals import propose
-from tagtrace.findings.ranking.suspicion import mistaken_for, pair_masks, suspicion
-from tagtrace.findings.ranking.token_scores import SCORERS, token_scores
-from tagtrace.findings.ranking.trusted import Trusted, neighbour_scores, trusted_scores
+from tagtrace.findings.options import AuditOptions
+from tagtrace.findings.patterns.pattern import Pattern
+from tagtrace.findings.ranking.evidence import hurt_lines
+from tagtrace.findings.ranking.levels import at_level
+from tagtrace.findings.ranking.trusted import Trusted, read_trusted
+from tagtrace.findings.ranking.truth import Measured, finding_is_wrong, measure, read_truth
 from tagtrace.index import Index
-from tagtrace.influence import Explainer
-from tagtrace.tagger.tagger import Progress
+from tagtrace.tagger import Lexical, Step, Tagger, build_encoder, pick_device
 
-TRUSTED_SCORES = {
-    "influence": "identity",
-    "influence-curvature": "curvature",
-    "influence-cosine": "cosine",
-    "influence-relative": "relative",
-}
-"""Scores by what a label does to trusted ones, and the method of each (``trusted``)."""
-SCORES = ("combined", *SCORERS, *TRUSTED_SCORES, "neighbour")
-LIKELY = 0.5
-"""Patterns are made of findings whose proposal is likelier than this."""
-NUM_EVIDENCE = 500
-"""Findings for which the trusted tokens that they hurt are looked up."""
-MAX_PARAMETERS = 8000
-"""Heads with more have no exact Hessian in memory: the effect of patterns is not worked out for them."""
+NUM_SHOWN = 10
+"""Maximum number of patterns, and of findings, that are printed."""
+NUM_JUDGED = 200
+"""Number of findings, from the first, that are compared with the truth."""
+MIN_REPEATED = 5
+"""Minimum number of tokens of a sentence that counts as repeated; shorter ones repeat by chance."""
+_JUDGES = {"head": "refitted heads", "encoder": "taggers trained again"}
 
 
 @dataclass(frozen=True)
-class AuditOptions:
-    """What is ranked, and how much is told."""
+class Audit(Described):
+    """The findings and patterns of an audit; ``save`` writes them to a folder, ``load`` reads them again."""
 
-    score: str = "combined"
-    query: str | None = None
-    """One kind of error, GOLD:PREDICTED: trusted ORG predicted LOC is ``ORG:LOC``."""
-    most: int = 1000
-    """Findings."""
-    num_patterns: int = 20
-    num_effects: int = 3
-    """Patterns whose effect on trusted data is worked out and verified by retraining."""
-
-    def __post_init__(self) -> None:
-        if self.score not in SCORES:
-            raise OptionError(f"score {self.score!r}: expected one of {', '.join(SCORES)}")
-        for name, least in (("most", 1), ("num_patterns", 1), ("num_effects", 0)):
-            if getattr(self, name) < least:
-                raise OptionError(f"{name.removeprefix('num_')} {getattr(self, name)}: must be at least {least}")
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What was found."""
-
-    scores: Tensor
-    """Of every training token, (N,), higher = more suspicious."""
-    believed: Tensor
-    """The mean of the opinions, p(y_t = c | x), (N, C)."""
     findings: list[Finding]
+    """By rank, the most suspicious first."""
     patterns: list[Pattern]
-    hurt: dict[int, list[Hurt]] = field(default_factory=dict[int, list[Hurt]])
-    """By rank of a finding, the trusted tokens that it hurts."""
+    """The most systematic first."""
+    summary: dict[str, str | int | float]
+    """Facts by name, as in the report."""
+    options: AuditOptions = field(default_factory=AuditOptions)
     notes: list[str] = field(default_factory=list[str])
-    """What could not be done, and why."""
+    """What the reader should know: what could not be computed, which sentences are shared or repeated."""
+    truth: list[Measured] = field(default_factory=list[Measured])
+    """How well the ranking finds the labels that are really wrong, if the truth was given."""
+    num_right: int | None = None
+    """Number of the first 200 findings that are about a label that is really wrong, if the truth was given."""
+    documents: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    """Documents by the mean score of their tokens, the most suspicious first."""
+    evidence: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    """By rank of a finding, the trusted labels that it hurts; not saved except in the report."""
+    scores: Tensor | None = field(default=None, repr=False, compare=False)
+    """The score of every training token, (N,); not saved."""
+    index: str = ""
+    """Folder of the index."""
+    fingerprint: str = ""
+    """Checksum of the saved findings; empty unless the audit was loaded."""
+
+    def save(self, folder: str | Path) -> None:
+        """Write findings (JSON lines and CSV), patterns, documents, the HTML report and ``audit.json`` to a folder."""
+        check_audit_folder(Path(folder))
+        scores = torch.zeros(0) if self.scores is None else self.scores
+        record = {
+            "options": self.options.to_json(),
+            "summary": self.summary,
+            "notes": self.notes,
+            "truth": [one.to_json() for one in self.truth],
+            "num_right": self.num_right,
+            "index": self.index,
+        }
+        files = AuditFiles(self.findings, self.patterns, record, self.documents)
+        write_audit_files(Path(folder), files, scores, self.truth, self.evidence)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Audit:
+        """Read what ``save`` wrote; scores and evidence are not saved."""
+        files = read_audit_files(Path(folder))
+        record = files.record
+        try:
+            return cls(
+                findings=files.findings,
+                patterns=files.patterns,
+                summary=dict(record.get("summary", {})),
+                options=AuditOptions(**record.get("options", {})),
+                notes=list(record.get("notes", [])),
+                truth=[Measured.from_json(one) for one in record.get("truth", [])],
+                num_right=record.get("num_right"),
+                documents=files.documents,
+                index=record.get("index", ""),
+                fingerprint=files.fingerprint,
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{at(Path(folder) / MARKER)}: not the record of an audit ({error}); audit again") from None
+
+    @property
+    def likely(self) -> list[Finding]:
+        """The findings whose proposed labels are likelier than not."""
+        return [one for one in self.findings if one.is_likely]
+
+    def describe(self) -> list[str | Table]:
+        found: list[str | Table] = []
+        if self.patterns:
+            rows = tuple((str(one.number), one.description, one.effect_line) for one in self.patterns[:NUM_SHOWN])
+            title = "patterns, the most systematic first"
+            found.append(Table(title, ("", "pattern", "trusted loss if fixed"), rows))
+        else:
+            found.append("No systematic pattern was found.")
+        if len(self.patterns) > NUM_SHOWN:
+            found.append(f"{len(self.patterns) - NUM_SHOWN} more patterns are not shown.")
+        if self.findings:
+            found.append(self._findings_table())
+        total = int(self.summary.get("training tokens", 0))
+        found.append(
+            f"{len(self.findings):,} findings among {total:,} labels; for {len(self.likely):,} of them the proposed "
+            "labels are likelier than not"
+        )
+        return [*found, *self._truth_lines(), *(f"note: {note}" for note in self.notes)]
+
+    def _findings_table(self) -> Table:
+        rows = tuple(
+            (
+                str(one.rank),
+                " ".join((*one.before[-5:], f"[{one.text}]", *one.after[:5])),
+                " ".join(one.given),
+                " ".join(one.proposed),
+                f"{one.confidence:.2f}",
+            )
+            for one in self.findings[:NUM_SHOWN]
+        )
+        return Table("findings, the most suspicious first", ("", "text", "given", "proposed", "p"), rows, ("p",))
+
+    def _truth_lines(self) -> list[str]:
+        lines: list[str] = []
+        for one in self.truth:
+            if one.num_wrong == 0:
+                return ["The true labels are the same: there is nothing to find."]
+            recall = ", ".join(f"{100 * value:.0f} % in the first {k:,}" for k, value in one.recall.items())
+            lines.append(
+                f"{one.num_wrong:,} labels are really wrong: average precision {one.average_precision:.3f}; found "
+                f"{recall}"
+            )
+        if self.num_right is not None:
+            num_first = min(len(self.findings), NUM_JUDGED)
+            lines.append(f"of the first {num_first} findings, {self.num_right} are about a wrong label")
+        return lines
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One record for each finding, for ``pandas.DataFrame``."""
+        return [one.to_record() for one in self.findings]
 
 
-def audit(
+AuditProgress = Callable[[str, int, int], None]
+"""Called with (what is being done, done, total)."""
+TrainingProgress = Callable[[str, Step], None]
+"""Called with (name of the training run, step) after each training step."""
+
+
+def run_audit(
     index: Index,
-    opinions: Sequence[Probabilities],
-    trusted: Trusted | None = None,
+    trusted: Corpus | Sequence[Sentence] | None = None,
     options: AuditOptions | None = None,
-    progress: Progress | None = None,
+    *,
+    truth: Corpus | None = None,
+    corpus: Corpus | str | Path | None = None,
+    tagger: str | Path | None = None,
+    work: str | Path | None = None,
+    device: str | torch.device = "auto",
+    progress: AuditProgress | None = None,
+    training: TrainingProgress | None = None,
 ) -> Audit:
-    """Rank the labels of an index by ``opinions`` of them and, depending on the score, by what they do to ``trusted``.
+    """Find the training labels of an index that are probably wrong, and the systematic mistakes behind them.
 
-    ``progress`` counts trusted tokens or patterns, whichever takes the time.
+    ``trusted`` is a little data with correct labels, not part of the training data; without it, systematic mistakes
+    stay hidden. ``truth`` is the training data with its true labels, to measure what is found; it does not
+    change the ranking. ``corpus`` is the training data or its file (default: where it was), ``tagger`` the folder
+    of the index's tagger (default: where it was). Finished folds are kept in the folder ``work``, so that an
+    interrupted audit resumes when it is called again with the same arguments.
     """
     options = options or AuditOptions()
-    for opinion in opinions:
-        opinion.check_index(index)
-    check_request(index, trusted, options)
-    believed, text = averaged(opinions), Text(index)
-    scores = _scores(text, opinions, believed, trusted, options, progress)
-    findings = propose(index, believed, scores, options.most, _evidence(opinions, believed, index))
-    if options.query is not None:
-        findings = _answers(index, findings, options.query)
-    patterns, likely = find_patterns(
-        index, [one for one in findings if one.confidence > LIKELY], options.num_patterns, text
+    if corpus is not None and options.judges == "head":
+        raise OptionError("the training data is only used by taggers that are trained again; choose judges='encoder'")
+    trained = index.trained_tagger(tagger).to(pick_device(device))
+    sentences = _trusted_sentences(trained, trusted)
+    true = None if truth is None else read_truth(index, truth)
+    shared = shared_sentences(index, trained.joined(sentences))
+    known = None
+    if sentences:
+        known = read_trusted(index, trained, sentences, _counting(progress, "encoding the trusted data"))
+    check_request(index, known, options)
+    judges = _pick_judges(trained, options)
+    if judges == "head":
+        opinions = _head_opinions(index, trained, known, options, _counting(progress, "refitting heads"))
+    else:
+        corpus = corpus if isinstance(corpus, Corpus) else _training_corpus(index, corpus)
+        opinions = _encoder_opinions(index, trained, corpus, sentences, options, work, training)
+    found = assess(index, opinions, known, options, _counting(progress, "ranking the labels"))
+    notes = [*shared, *found.notes]
+    joined = [sentence for sentence in trained.joined(sentences) if len(sentence)]
+    measured = [] if true is None else [measure(options.score, _finite(found.scores), true.wrong)]
+    right = None if true is None else finding_is_wrong(found.findings[:NUM_JUDGED], index, true).is_wrong
+    return Audit(
+        findings=found.findings,
+        patterns=found.patterns,
+        summary=_summary(index, sentences, found, options, judges, notes),
+        options=options,
+        notes=notes,
+        truth=measured,
+        num_right=None if right is None else int(right.sum()),
+        documents=_documents(index, found.scores),
+        evidence=hurt_lines(index, found.hurt, joined),
+        scores=found.scores,
+        index=str(index.folder),
     )
-    owners = {one.rank: one.pattern for one in likely}
-    findings = [replace(one, pattern=owners.get(one.rank)) for one in findings]
-    patterns, notes = _with_effects(index, patterns, findings, trusted, options, progress)
-    if trusted is None:
-        notes.append("no trusted data: a mistake that is made throughout looks like the rule and is not found")
-    hurt = {} if trusted is None else _hurt(index, trusted, findings[:NUM_EVIDENCE])
-    return Audit(scores, believed, findings, patterns, hurt, notes)
 
 
-def check_request(index: Index, trusted: Trusted | None, options: AuditOptions) -> None:
-    """Raise where what is asked cannot be told, before any work is done for it."""
-    if options.score in (*TRUSTED_SCORES, "neighbour") and trusted is None:
-        raise OptionError(f"score {options.score!r} needs trusted data")
-    if options.query is None:
-        return
-    if options.score not in ("combined", *TRUSTED_SCORES):
-        raise OptionError(f"score {options.score!r} knows no query; use combined or an influence score")
-    pair_masks(index.labels, options.query)
-    if trusted is not None and options.score in TRUSTED_SCORES:
-        trusted.confused(index, options.query)
+def _counting(progress: AuditProgress | None, what: str) -> Progress | None:
+    return None if progress is None else lambda done, total: progress(what, done, total)
 
 
-def _scores(
-    text: Text,
-    opinions: Sequence[Probabilities],
-    believed: Tensor,
-    trusted: Trusted | None,
-    options: AuditOptions,
-    progress: Progress | None,
-) -> Tensor:
-    """The score asked for of every token, (N,); minus infinity for those that a query rules out."""
-    index = text.index
-    if options.score == "combined":
-        if options.query is None:
-            return suspicion(text, believed)
-        asked = mistaken_for(index, believed, options.query)
-        return torch.where(asked > 0, asked, -torch.inf)
-    if options.score in SCORERS:
-        return token_scores(options.score, index, opinions[-1])
-    assert trusted is not None
-    if options.score == "neighbour":
-        return neighbour_scores(index, trusted)
-    asked_for = trusted if options.query is None else trusted.confused(index, options.query)
-    method = TRUSTED_SCORES[options.score]
-    explainer = Explainer(index, "auto" if method in ("curvature", "relative") else "identity")
-    scores = trusted_scores(explainer, asked_for, method, progress=progress)  # pyright: ignore[reportArgumentType]
-    if options.query is None:
-        return scores
-    _, predicted = pair_masks(index.labels, options.query)
-    return torch.where(predicted[torch.as_tensor(text.labels)], scores, -torch.inf)
+def _trusted_sentences(tagger: Tagger, trusted: Corpus | Sequence[Sentence] | None) -> list[Sentence]:
+    if isinstance(trusted, Corpus):
+        tagger.check_corpus(trusted)
+        trusted = trusted.sentences
+    return [sentence for sentence in trusted or () if len(sentence)]
 
 
-def _answers(index: Index, findings: Sequence[Finding], query: str) -> list[Finding]:
-    """The findings that propose GOLD for a token labelled PREDICTED, ranked anew."""
-    gold, predicted = pair_masks(index.labels, query)
+def shared_sentences(index: Index, sentences: Sequence[Sentence]) -> list[str]:
+    """Notes on trusted sentences that are also training sentences, and on training sentences that are repeated.
 
-    def answers(one: Finding) -> bool:
-        pairs = zip(index.labels.encode(one.given), index.labels.encode(one.proposed), strict=True)
-        return any(bool(predicted[given] & gold[proposed]) for given, proposed in pairs)
+    Raises OptionError if all trusted sentences are training sentences.
+    """
+    trusted = {hash(sentence.tokens) for sentence in sentences if len(sentence) >= MIN_REPEATED}
+    texts = [hash(one.tokens) for one in map(index.sentence, range(index.num_sentences)) if len(one) >= MIN_REPEATED]
+    num_shared, num_repeated = sum(text in trusted for text in texts), len(texts) - len(set(texts))
+    if trusted and trusted <= set(texts):
+        raise OptionError("all trusted sentences are in the training data; give data that the tagger has not seen")
+    notes: list[str] = []
+    if num_shared:
+        notes.append(
+            f"{num_shared:,} training sentences are also in the trusted data; their labels are judged by taggers that "
+            "have seen the trusted ones"
+        )
+    if num_repeated:
+        notes.append(
+            f"{num_repeated:,} training sentences repeat others; if these are in different documents, a judge may have "
+            "seen a wrong label out of sample too"
+        )
+    return notes
 
-    kept = [one for one in findings if answers(one)]
-    return [replace(one, rank=rank) for rank, one in enumerate(kept, start=1)]
+
+def _pick_judges(tagger: Tagger, options: AuditOptions) -> str:
+    if options.judges != "auto":
+        return options.judges
+    if options.encoder is not None:
+        return "encoder"
+    can_train = tagger.encoder.trainable and "training" in tagger.record
+    is_quick = isinstance(tagger.encoder, Lexical) or tagger.device.type != "cpu"
+    return "encoder" if can_train and is_quick else "head"
 
 
-def _evidence(opinions: Sequence[Probabilities], believed: Tensor, index: Index) -> dict[str, Tensor]:
-    """The doubt of each opinion in the label given, (N,) each."""
-    labels = torch.cat([shard.labels for shard in index.shards]).unsqueeze(1)
-    doubts = {f"{one.source} doubt": 1.0 - one.marginals.gather(1, labels).squeeze(1) for one in opinions}
-    return {"doubt": 1.0 - believed.gather(1, labels).squeeze(1), **doubts}
+def _head_opinions(
+    index: Index, tagger: Tagger, trusted: Trusted | None, options: AuditOptions, progress: Progress | None
+) -> list[Probabilities]:
+    rows = None if trusted is None else trusted.rows
+    return head_opinions(index, rows, options.num_folds, options.seed, device=tagger.device, progress=progress)
 
 
-def _with_effects(
+def _encoder_opinions(
     index: Index,
-    patterns: list[Pattern],
-    findings: Sequence[Finding],
-    trusted: Trusted | None,
+    tagger: Tagger,
+    corpus: Corpus,
+    trusted: Sequence[Sentence],
     options: AuditOptions,
-    progress: Progress | None,
-) -> tuple[list[Pattern], list[str]]:
-    """The patterns, the first of them with the effect of fixing them on trusted data, and what went wrong."""
-    first = patterns[: options.num_effects]
-    if trusted is None or not first:
-        return patterns, []
-    if index.head.num_parameters > MAX_PARAMETERS:
-        reason = f"the head has {index.head.num_parameters:,} parameters, more than {MAX_PARAMETERS:,}"
-        return patterns, [f"the effect of fixing patterns was not worked out: {reason}"]
-    explainer, found, notes = Explainer(index), list[Pattern](), list[str]()
-    by_rank = {finding.rank: finding for finding in findings}
-    for number, pattern in enumerate(first, start=1):
-        members = [by_rank[rank] for rank in pattern.findings]
-        try:
-            effect = group_effect(explainer, trusted.rows, pattern_edits(index, members), verify=True)
-            found.append(replace(pattern, effect=effect))
-        except (TrainingError, OptionError, DataError) as error:
-            found.append(pattern)
-            notes.append(f"the effect of fixing pattern {pattern.number} was not worked out: {error}")
-        if progress is not None:
-            progress(number, len(first))
-    return found + patterns[len(first) :], notes
+    work: str | Path | None,
+    training: TrainingProgress | None,
+) -> list[Probabilities]:
+    index.check_corpus(corpus)
+    encoder = None if options.encoder is None else build_encoder(options.encoder, corpus.sentences, options.seed)
+    with TemporaryDirectory() as temporary:
+        folder = work or Path(temporary) / "folds"
+        return encoder_opinions(
+            tagger, corpus, folder, trusted, options.num_folds, options.seed, encoder=encoder,
+            training=None if training is None else lambda fold, step: training(_run_name(fold, options), step),
+        )  # fmt: skip
 
 
-def _hurt(index: Index, trusted: Trusted, findings: Sequence[Finding]) -> dict[int, list[Hurt]]:
-    try:
-        wrong = trusted.mispredicted()
-    except TagtraceError:  # every trusted token is predicted as it is labelled
-        return {}
-    return hurt_queries(index, wrong, findings)
+def _run_name(fold: int, options: AuditOptions) -> str:
+    if fold == options.num_folds:
+        return "the tagger itself, further on the trusted data"
+    return f"fold {fold + 1} of {options.num_folds}"
+
+
+def _training_corpus(index: Index, path: str | Path | None) -> Corpus:
+    """The training data, read again as it was when the index was built."""
+    saved = index.manifest.data
+    return read_corpus(path or saved["path"], ReadOptions(**saved["options"]))
+
+
+def _finite(scores: Tensor) -> Tensor:
+    """Scores (N,) in which tokens that a query rules out rank last."""
+    kept = scores > -torch.inf
+    lowest = float(scores[kept].min()) if bool(kept.any()) else 0.0
+    return torch.where(kept, scores, lowest - 1.0)
+
+
+def _documents(index: Index, scores: Tensor) -> list[tuple[str, float]]:
+    """Documents by the mean score of their tokens; tokens that a query rules out count with the lowest score."""
+    if not any(index.documents):
+        return []
+    finite = scores[scores > -torch.inf]
+    scores = scores.clamp(min=float(finite.min()) if len(finite) else 0.0)
+    return at_level(index, scores, "document").ranked()
+
+
+def _summary(
+    index: Index,
+    sentences: Sequence[Sentence],
+    found: Assessment,
+    options: AuditOptions,
+    judges: str,
+    notes: Sequence[str],
+) -> dict[str, str | int | float]:
+    """The facts at the beginning of the report."""
+    return {
+        "training tokens": index.num_tokens,
+        "training sentences": index.num_sentences,
+        "trusted tokens": sum(len(sentence) for sentence in sentences),
+        "score": options.score if options.query is None else f"{options.score}, query {options.query}",
+        "judges": _JUDGES[judges],
+        "findings": len(found.findings),
+        "findings with a proposal above 50 %": sum(one.is_likely for one in found.findings),
+        "patterns": len(found.patterns),
+        **({"notes": "; ".join(notes)} if notes else {}),
+    }

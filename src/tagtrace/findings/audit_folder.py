@@ -1,111 +1,135 @@
-"""The folder an audit writes.
+"""The folder of an audit.
 
-findings.jsonl   one finding a line, for ``tagtrace fix`` and programs
+findings.jsonl   one finding per line
 findings.csv     the same for a spreadsheet
-patterns.jsonl   one pattern a line
-documents.csv    documents by the mean score of their tokens, where the data names documents
-report.html      all of it to read
-audit.json       what was asked, and the summary; written last
+patterns.jsonl   one pattern per line
+documents.csv    documents by the mean score of their tokens, if the data names documents
+report.html      everything, to read in a browser
+audit.json       options, summary and notes; written last
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from tagtrace._checks import OptionError
-from tagtrace._files import file_moved_when_whole
-from tagtrace.data.sentence import Sentence
-from tagtrace.findings.audit import Audit
-from tagtrace.findings.finding import write_findings, write_findings_table
+from tagtrace._checks import DataError, OptionError, at
+from tagtrace._files import file_moved_when_whole, write_json
+from tagtrace.findings.finding import Finding, read_findings, write_findings, write_findings_table
 from tagtrace.findings.judges.folds import MARKER as FOLDS_MARKER
-from tagtrace.findings.ranking.levels import at_level
+from tagtrace.findings.patterns.pattern import Pattern
 from tagtrace.findings.ranking.truth import Measured
 from tagtrace.findings.report.page import Report, write_report
-from tagtrace.index import Index
-from tagtrace.influence.scoring.candidates import sentence_documents
 
 MARKER = "audit.json"
 FOLDS = f"folds/{FOLDS_MARKER}"
+TITLE = "Training labels that are probably wrong"
+
+
+@dataclass(frozen=True)
+class AuditFiles:
+    """The contents of the files of an audit."""
+
+    findings: list[Finding]
+    patterns: list[Pattern]
+    record: dict[str, Any]
+    """The contents of ``audit.json``."""
+    documents: list[tuple[str, float]]
+    fingerprint: str = ""
+    """sha256 of ``findings.jsonl``."""
 
 
 def check_audit_folder(folder: Path) -> None:
-    """Raise where a folder holds something else than an audit; make it otherwise."""
+    """Create the folder if it does not exist; raises if it has something other than an audit in it."""
     is_audit = any((folder / name).is_file() for name in (MARKER, FOLDS, "findings.jsonl"))
     if folder.exists() and not is_audit and (not folder.is_dir() or any(folder.iterdir())):
-        raise OptionError(f"{folder}: holds something else than an audit; choose another folder")
+        raise OptionError(f"{folder}: holds something other than an audit; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def write_audit(
-    folder: Path,
-    index: Index,
-    found: Audit,
-    summary: Mapping[str, str | int | float],
-    trusted: Sequence[Sentence] = (),
-    truth: Sequence[Measured] = (),
-    options: Mapping[str, Any] | None = None,
+def write_audit_files(
+    folder: Path, files: AuditFiles, scores: Tensor, truth: Sequence[Measured], evidence: Mapping[int, Sequence[str]]
 ) -> None:
-    """Write all files. ``trusted`` are the sentences that ``found.hurt`` counts."""
-    (folder / MARKER).unlink(missing_ok=True)  # it says that the others belong together
-    write_findings(found.findings, folder / "findings.jsonl")
-    write_findings_table(found.findings, folder / "findings.csv")
+    """Write all files; ``scores`` (N,), ``truth`` and ``evidence`` are shown in the report."""
+    (folder / MARKER).unlink(missing_ok=True)  # it marks a complete set of files
+    write_findings(files.findings, folder / "findings.jsonl")
+    write_findings_table(files.findings, folder / "findings.csv")
     with file_moved_when_whole(folder / "patterns.jsonl") as stream:
-        stream.writelines(f"{pattern.to_json()}\n".encode() for pattern in found.patterns)
-    if any(sentence_documents(index)):
-        _write_documents(folder / "documents.csv", index, found)
+        stream.writelines(f"{pattern.to_json()}\n".encode() for pattern in files.patterns)
+    (folder / "documents.csv").unlink(missing_ok=True)  # an earlier audit may have had documents
+    if files.documents:
+        _write_documents(folder / "documents.csv", files.documents)
     report = Report(
-        title="Training labels that are probably wrong",
-        index=str(index.folder),
-        summary=summary,
-        scores=found.scores[found.scores > -torch.inf],
-        findings=found.findings,
-        patterns=found.patterns,
+        title=TITLE,
+        index=files.record["index"],
+        summary=files.record["summary"],
+        scores=scores[scores > -torch.inf],
+        findings=files.findings,
+        patterns=files.patterns,
         truth=truth,
-        evidence=hurt_lines(index, found, trusted),
+        evidence=evidence,
     )
     write_report(folder / "report.html", report)
-    record = {"options": dict(options or {}), "summary": dict(summary), "notes": found.notes,
-              "truth": [_measured(one) for one in truth]}  # fmt: skip
-    with file_moved_when_whole(folder / MARKER) as stream:
-        stream.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
+    write_json(folder / MARKER, files.record)
 
 
-def hurt_lines(index: Index, found: Audit, trusted: Sequence[Sentence]) -> dict[int, list[str]]:
-    """For each finding the trusted labels that it hurts, in words."""
-    names = index.labels.labels
-    return {
-        rank: [
-            f'hurts "{trusted[one.sentence_number].tokens[one.place]}" ({names[one.gold]}, predicted '
-            f"{names[one.predicted]}) in {trusted[one.sentence_number].id}:{one.place}, cosine {one.cosine:+.2f}"
-            for one in hurt
-        ]
-        for rank, hurt in found.hurt.items()
-        if hurt
-    }
+def read_audit_files(folder: Path) -> AuditFiles:
+    """Read the files of an audit; all but the findings may be missing."""
+    path = folder / "findings.jsonl"
+    findings = read_findings(path)
+    fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()
+    return AuditFiles(
+        findings, _read_patterns(folder / "patterns.jsonl"), _read_record(folder / MARKER),
+        _read_documents(folder / "documents.csv"), fingerprint,
+    )  # fmt: skip
 
 
-def _write_documents(path: Path, index: Index, found: Audit) -> None:
-    """Documents by the mean score of their tokens; tokens that were left out count as the lowest score."""
-    finite = found.scores[found.scores > -torch.inf]
-    scores = found.scores.clamp(min=float(finite.min()) if len(finite) else 0.0)
+def _read_record(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{at(path)}: cannot be read as JSON ({error}); run the audit again") from None
+
+
+def _read_patterns(path: Path) -> list[Pattern]:
+    if not path.exists():
+        return []
+    found: list[Pattern] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+        try:
+            if line.strip():
+                found.append(Pattern.from_json(json.loads(line)))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DataError(f"{at(path, number)}: not a pattern ({error}); run the audit again") from None
+    return found
+
+
+def _write_documents(path: Path, documents: Sequence[tuple[str, float]]) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(("document", "mean_score"))
-    writer.writerows((name, f"{score:.6g}") for name, score in at_level(index, scores, "document").ranked())
+    writer.writerows((name, f"{score:.6g}") for name, score in documents)
     with file_moved_when_whole(path) as stream:
         stream.write(text.getvalue().encode())
 
 
-def _measured(one: Measured) -> dict[str, Any]:
-    """For JSON, which has no NaN."""
-    recall = {str(k): None if math.isnan(value) else value for k, value in one.recall.items()}
-    precision = None if math.isnan(one.average_precision) else one.average_precision
-    return {"score": one.name, "num_wrong": one.num_wrong, "average_precision": precision, "recall_at": recall}
+def _read_documents(path: Path) -> list[tuple[str, float]]:
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.reader(stream))[1:]
+    try:
+        return [(name, float(score)) for name, score in rows]
+    except ValueError as error:
+        raise DataError(f"{at(path)}: not a list of documents and scores ({error}); run the audit again") from None

@@ -1,4 +1,4 @@
-"""Findings: plain records of training labels that are probably wrong, and the files they are kept in."""
+"""Findings: records of training labels that are probably wrong, and the files for them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from typing import Any
 
 from tagtrace._checks import DataError, at
 from tagtrace._files import file_moved_when_whole
-from tagtrace.data.schemes import segments
+from tagtrace.data.schemes import spelled
 
 COLUMNS = ("rank", "sentence", "start", "stop", "line", "document", "text", "given", "proposed", "score", "confidence",
            "pattern", "before", "after")  # fmt: skip
-"""Of the CSV file."""
+"""Columns of the CSV file."""
+
+LIKELY = 0.5
+"""Proposed labels with a higher confidence are likelier than not."""
 
 _LISTS = ("tokens", "before", "after", "given", "proposed")
 
@@ -26,40 +29,51 @@ class Finding:
     """Tokens ``start:stop`` of a training sentence whose labels are probably wrong."""
 
     rank: int
-    """From 1, the most suspicious first. Also the finding's name."""
+    """From 1, the most suspicious first; also identifies the finding."""
     sentence: str
-    """Its id."""
+    """Id of the sentence."""
     document: str
     sentence_number: int
-    """Its number in the index."""
+    """Number of the sentence in the index."""
     start: int
     stop: int
     line: int
-    """Of the first token in the data file, from 1."""
+    """Line of the first token in the data file, from 1."""
     tokens: tuple[str, ...]
     before: tuple[str, ...]
-    """A few tokens that precede it in the sentence."""
+    """A few tokens before it in the sentence."""
     after: tuple[str, ...]
+    """A few tokens after it in the sentence."""
     given: tuple[str, ...]
-    """The labels in the data, normalised, one a token."""
+    """The labels in the data, normalised, one for each token."""
     proposed: tuple[str, ...]
     score: float
-    """By which findings are ranked, higher = more suspicious."""
+    """Findings are ranked by it; higher = more suspicious."""
     confidence: float
-    """The probability of the proposed labels, as estimated: that of the least likely of them."""
+    """Estimated probability of the least likely of the proposed labels."""
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Further evidence by name, for the reader."""
+    """Further scores by name, for the reader."""
     pattern: int | None = None
-    """The number of the systematic mistake that it belongs to."""
+    """Number of the pattern that it belongs to."""
 
     @property
     def text(self) -> str:
         return " ".join(self.tokens)
 
     @property
+    def is_likely(self) -> bool:
+        """Whether the proposed labels are likelier than not."""
+        return self.confidence > LIKELY
+
+    @property
     def change(self) -> str:
-        """The types given and proposed: ``LOC -> ORG``, ``MISC -> O``, ``ORG -> ORG`` where only boundaries differ."""
+        """The given and the proposed types: ``LOC -> ORG``, ``MISC -> O``, ``ORG -> ORG`` if only boundaries differ."""
         return f"{spelled(self.given)} -> {spelled(self.proposed)}"
+
+    def to_record(self) -> dict[str, Any]:
+        """A flat record: tokens and labels as text, without ``scores``."""
+        lists = {key: " ".join(getattr(self, key)) for key in ("given", "proposed", "before", "after")}
+        return {column: lists.get(column, getattr(self, column)) for column in COLUMNS}
 
     def to_json(self) -> str:
         """One line of ``findings.jsonl``."""
@@ -67,14 +81,16 @@ class Finding:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Finding:
-        """The finding that ``to_json`` wrote; raises ValueError where the record is none."""
+        """Read what ``to_json`` wrote; raises ValueError if the record is not a finding."""
         _check(record)
         tuples = {key: tuple(record[key]) for key in _LISTS}
         found = cls(**{**record, **tuples})
         if not 0 <= found.start < found.stop or any(
             len(labels) != found.stop - found.start for labels in (found.tokens, found.given, found.proposed)
         ):
-            raise ValueError(f"tokens {found.start}:{found.stop} need a token and two labels each")
+            raise ValueError(
+                f"tokens {found.start}:{found.stop}: expected a token, a given and a proposed label for each"
+            )
         return found
 
 
@@ -87,7 +103,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _check(record: Any) -> None:
-    """Raise ValueError unless the record has the keys of a finding, and values that fit them."""
+    """Raise ValueError unless the record has the keys of a finding, and values of the right types."""
     if not isinstance(record, dict):
         raise ValueError("expected a JSON object")
     for name in dict.fromkeys((*record, *(name for name in _KINDS if name not in ("scores", "pattern")))):
@@ -105,59 +121,45 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "scores": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
     "pattern": lambda value: value is None or _is_int(value),
 }
-"""Whether a value that was read from JSON fits its field."""
-
-
-def spelled(labels: Sequence[str]) -> str:
-    """The types of the segments that normalised labels spell, in order, ``O`` where there is none.
-
-    >>> spelled(["B-ORG", "I-ORG", "O", "B-LOC"]), spelled(["O"]), spelled(["I-PER"])
-    ('ORG+LOC', 'O', 'PER')
-    """
-    has_prefixes = any(label[:2] in ("B-", "I-") for label in labels)
-    found = [segment.type for segment in segments(labels, "iob2" if has_prefixes else "io")]
-    return "+".join(dict.fromkeys(found)) or "O"
+"""By field, whether a value that was read from JSON has the right type."""
 
 
 def write_findings(findings: Sequence[Finding], path: str | Path) -> None:
-    """As JSON lines, one finding a line."""
+    """Write findings as JSON lines, one finding per line."""
     with file_moved_when_whole(path) as stream:
         stream.writelines(_encoded(f"{finding.to_json()}\n") for finding in findings)
 
 
 def write_findings_table(findings: Sequence[Finding], path: str | Path) -> None:
-    """As CSV, for a spreadsheet."""
+    """Write findings as CSV, for a spreadsheet."""
     with file_moved_when_whole(path) as stream:
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         writer.writerow(COLUMNS)
-        for one in findings:
-            lists = {key: " ".join(getattr(one, key)) for key in ("given", "proposed", "before", "after")}
-            writer.writerow([lists.get(column, getattr(one, column)) for column in COLUMNS])
+        writer.writerows(one.to_record().values() for one in findings)
         stream.write(_encoded(text.getvalue()))
 
 
 def _encoded(text: str) -> bytes:
-    """As UTF-8, half a surrogate pair as the JSON escape of it."""
+    """UTF-8, with half a surrogate pair as its JSON escape."""
     return text.encode("utf-8", "backslashreplace")
 
 
 def read_findings(path: str | Path) -> list[Finding]:
-    """What ``write_findings`` wrote; an error says on which line."""
+    """Read what ``write_findings`` wrote; an error names the line."""
     path, found = Path(path), list[Finding]()
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")  # a token may hold other ends of lines
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # a token may contain other line separators
     except OSError as error:
-        raise DataError(f"{at(path)}: cannot be read: {error.strerror}; give the findings that audit wrote") from error
+        raise DataError(f"{at(path)}: cannot be read: {error.strerror}; give the findings.jsonl of an audit") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{at(path)}: is not UTF-8; give the findings.jsonl that audit wrote") from error
+        raise DataError(f"{at(path)}: is not UTF-8; give the findings.jsonl of an audit") from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             found.append(Finding.from_json(json.loads(line)))
         except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"{at(path, number)}: no finding ({error}); give the findings.jsonl that audit wrote"
-            ) from None
+            problem = f"{at(path, number)}: not a finding ({error})"
+            raise DataError(f"{problem}; give the findings.jsonl of an audit") from None
     return found

@@ -1,41 +1,46 @@
-"""Fixing: chosen findings applied to a copy of the data, and the log that repeats it.
+"""Fix: apply chosen findings to a copy of the data, with a log from which the changes can be repeated.
 
-Every change is checked against the data as given (tokens and labels must be those the finding saw), then all are made
-together. A segment that loses its first token goes on as a segment of its own, as a reader of the file would take it:
-after B-ORG I-ORG with B-LOC in the first place stands B-LOC B-ORG. Such a repair belongs to the change that made it
-necessary, and to its log.
+Every change is checked against the data (tokens and labels must be those of the finding), then all changes are made
+together. If a segment loses its first token, the rest becomes a segment of its own, as a reader of the file would take
+it: B-ORG I-ORG with B-LOC proposed for the first token becomes B-LOC B-ORG. Such a repair is part of the change that
+made it necessary, also in the log.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tagtrace._checks import DataError, at
-from tagtrace._files import file_moved_when_whole
+from tagtrace._checks import DataError, OptionError, at
+from tagtrace._files import check_outputs, file_moved_when_whole
+from tagtrace._table import Described, Table
 from tagtrace.data.corpus import Corpus
-from tagtrace.data.schemes import LabelError, normalise
+from tagtrace.data.rewrite import write_corpus
+from tagtrace.data.schemes import LabelError, normalise, spelled
 from tagtrace.data.sentence import Sentence
-from tagtrace.findings.finding import Finding
+from tagtrace.findings.finding import LIKELY, Finding
 
 _TUPLES = ("tokens", "given", "new")
+NUM_SHOWN = 12
+"""Maximum number of kinds of change that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Tokens ``start:stop`` of a sentence (or document) get other labels."""
+    """New labels for tokens ``start:stop`` of a sentence (or document)."""
 
     rank: int
-    """Of the finding."""
+    """Rank of the finding."""
     sentence: str
-    """Its id, or the document's name where the finding is in a whole document."""
+    """Id of the sentence, or name of the document if the tagger reads whole documents."""
     line: int
-    """Of the first token in the data file, from 1."""
+    """Line of the first token in the data file, from 1."""
     start: int
     stop: int
     tokens: tuple[str, ...]
@@ -43,7 +48,7 @@ class Change:
     """The labels in the data, normalised."""
     new: tuple[str, ...]
     repaired: int = 0
-    """How many of the new labels the finding did not propose: they keep the labels well formed."""
+    """Number of new labels that the finding did not propose: they keep the labels well formed."""
 
     def __str__(self) -> str:
         return f"finding {self.rank} ({self.sentence} {self.start}:{self.stop})"
@@ -54,41 +59,128 @@ class Change:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Change:
-        """The change that ``to_json`` wrote."""
+        """Read what ``to_json`` wrote."""
         change = cls(**{**record, **{key: tuple(record[key]) for key in _TUPLES}})
         numbers = (change.rank, change.line, change.start, change.stop, change.repaired)
         if not all(type(number) is int for number in numbers) or type(change.sentence) is not str:
-            raise ValueError("a number or an id is none")
+            raise ValueError("a field has the wrong type")
         return change
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """The data with other labels, and what was changed, by rank."""
+class Fixed(Described):
+    """The data with its new labels, and the changes by rank of their findings."""
 
     corpus: Corpus
     changes: tuple[Change, ...]
+    num_asked: int = 0
+    """Number of changes that were asked for, including those that propose the given labels."""
+    num_unlikely: int = 0
+    """Number of findings whose proposed labels are not likelier than not."""
+
+    def save(self, path: str | Path, log: str | Path | None = None, *, overwrite: bool = False) -> int:
+        """Write the data to ``path`` in its own format, and the changes to ``log``; returns how many labels changed.
+
+        By default the log is ``path`` with ``.changes.jsonl`` added. Neither may be the original data, and existing
+        files are only replaced with ``overwrite``.
+        """
+        path = Path(path)
+        log = default_log(path) if log is None else Path(log)
+        check_outputs({"the data": path, "the log": log}, {"the data to fix": self.corpus.path}, overwrite=overwrite)
+        num_labels = write_corpus(self.corpus, path)
+        write_changes(self.changes, log)
+        return num_labels
+
+    def describe(self) -> list[str | Table]:
+        kinds = Counter((spelled(change.given), spelled(change.new)) for change in self.changes)
+        rows = [(given, new, f"{count:,}") for (given, new), count in kinds.most_common(NUM_SHOWN)]
+        if len(kinds) > NUM_SHOWN:
+            rows.append(("others", "", f"{sum(count for _, count in kinds.most_common()[NUM_SHOWN:]):,}"))
+        found: list[str | Table] = []
+        if rows:
+            found.append(Table("changes", ("given", "new", "count"), tuple(rows), ("count",)))
+        if self.num_unlikely:
+            found.append(
+                f"note: {self.num_unlikely:,} of the proposals have a confidence of at most {LIKELY}; set a minimum "
+                "confidence to leave them out"
+            )
+        if self.num_asked > len(self.changes):
+            num_same = self.num_asked - len(self.changes)
+            found.append(f"note: {num_same:,} of the proposals are the labels that are already in the data")
+        repaired = [change for change in self.changes if change.repaired]
+        if repaired:
+            found.append(
+                f"note: {len(repaired):,} of the changes also replaced a B- or I- that was not proposed, to keep "
+                f"segments well formed (the first: rank {repaired[0].rank}, line {repaired[0].line})"
+            )
+        return found
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One record for each change, for ``pandas.DataFrame``."""
+        return [asdict(change) for change in self.changes]
+
+
+def default_log(path: Path) -> Path:
+    """Where ``Fixed.save`` writes the log by default."""
+    return path.with_name(f"{path.name}.changes.jsonl")
+
+
+def choose_findings(
+    findings: Iterable[Finding],
+    *,
+    top: int | None = None,
+    patterns: Collection[int] = (),
+    min_confidence: float | None = None,
+    ranks: Collection[int] = (),
+) -> list[Finding]:
+    """The findings that meet all conditions, or all findings if there are none.
+
+    Conditions: among the first ``top``, part of one of the ``patterns``, a confidence of at least ``min_confidence``,
+    one of the ``ranks``.
+    """
+    found = sorted(findings, key=lambda one: one.rank)
+    known = Counter(one.rank for one in found)
+    for rank, times in known.items():
+        if times > 1:
+            raise DataError(f"{times} findings have the rank {rank}; give the findings of one audit")
+    if top is not None and top < 1:
+        raise OptionError(f"top {top}: must be at least 1")
+    if min_confidence is not None and not 0 <= min_confidence <= 1:
+        raise OptionError(f"min_confidence {min_confidence}: must be from 0 to 1")
+    for number in sorted(set(patterns) - {one.pattern for one in found}):
+        raise OptionError(f"pattern {number}: no finding belongs to it; see the findings of the audit")
+    for rank in sorted(set(ranks) - set(known)):
+        raise OptionError(f"rank {rank}: no finding has it; see the findings of the audit")
+    chosen = [
+        one
+        for one in found[:top]
+        if (not patterns or one.pattern in patterns)
+        and (min_confidence is None or one.confidence >= min_confidence)
+        and (not ranks or one.rank in ranks)
+    ]
+    if not chosen:
+        raise OptionError("no finding meets all conditions; drop one of them")
+    return chosen
 
 
 def fix(corpus: Corpus, findings: Iterable[Finding]) -> Fixed:
-    """Give the findings' tokens the labels proposed; ``corpus`` stays as it is.
+    """Give the tokens of findings their proposed labels; ``corpus`` itself is not changed.
 
-    Raises DataError where a finding is not about these data, or where two contradict each other.
+    Raises DataError if a finding is not about this data, or if two findings contradict each other.
     """
-    return replay(
-        corpus,
-        [
-            Change(one.rank, one.sentence, one.line, one.start, one.stop, one.tokens, one.given, one.proposed)
-            for one in findings
-        ],
-    )
+    chosen = list(findings)
+    changes = [
+        Change(one.rank, one.sentence, one.line, one.start, one.stop, one.tokens, one.given, one.proposed)
+        for one in chosen
+    ]
+    return replace(replay(corpus, changes), num_unlikely=sum(not one.is_likely for one in chosen))
 
 
 def replay(corpus: Corpus, changes: Iterable[Change]) -> Fixed:
     """Make the changes of a log again, in the same data or in a copy of it."""
     asked = sorted(changes, key=lambda change: change.rank)
     places = _Places(corpus, asked)
-    wanted: dict[int, tuple[str, Change]] = {}  # by row: the label, and who wants it
+    wanted: dict[int, tuple[str, Change]] = {}  # by row: the label, and the change that wants it
     rows: list[tuple[int, Change]] = []
     for change in asked:
         _check_shape(change)
@@ -107,34 +199,34 @@ def replay(corpus: Corpus, changes: Iterable[Change]) -> Fixed:
     fixed = corpus.with_sentences(_relabelled(corpus, labels, wanted))
     labels = [label for sentence in fixed.sentences for label in sentence.labels]
     made = (_made(change, row, places, labels, wanted) for row, change in rows)
-    return Fixed(fixed, tuple(change for change in made if change.given != change.new))
+    return Fixed(fixed, tuple(change for change in made if change.given != change.new), len(asked))
 
 
 def write_changes(changes: Iterable[Change], path: str | Path) -> None:
-    """The log, as JSON lines, one change a line."""
+    """Write a log as JSON lines, one change per line."""
     with file_moved_when_whole(path) as stream:
         stream.writelines(f"{change.to_json()}\n".encode() for change in changes)
 
 
 def read_changes(path: str | Path) -> list[Change]:
-    """What ``write_changes`` wrote; an error says on which line."""
+    """Read what ``write_changes`` wrote; an error names the line."""
     path, found = Path(path), list[Change]()
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{at(path)}: cannot be read ({error}); give the log that fix wrote") from error
+        raise DataError(f"{at(path)}: cannot be read ({error}); give the log of a fix") from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             found.append(Change.from_json(json.loads(line)))
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{at(path, number)}: no change ({error}); give the log that fix wrote") from None
+            raise DataError(f"{at(path, number)}: not a change ({error}); give the log of a fix") from None
     return found
 
 
 class _Places:
-    """The tokens of the data in one row after the other, and where sentences and documents begin among them."""
+    """All tokens of the data, numbered by row, and the rows where sentences and documents begin."""
 
     def __init__(self, corpus: Corpus, changes: Sequence[Change]) -> None:
         self.path = corpus.path
@@ -142,7 +234,7 @@ class _Places:
         for sentence in self.sentences:
             if not sentence.is_labelled:
                 raise DataError(
-                    f"{at(self.path)}: sentence {sentence.id!r} has no labels; give the data findings are of"
+                    f"{at(self.path)}: sentence {sentence.id!r} has no labels; give the data that was audited"
                 )
         self.tokens = [token for sentence in self.sentences for token in sentence.tokens]
         self.labels = [label for sentence in self.sentences for label in sentence.labels]
@@ -152,10 +244,10 @@ class _Places:
         self.by_sentence = _named(((s.id, row, len(s)) for row, s in _starts(self.sentences)), names)
         self.by_document = _named(_documents(self.sentences), names)
         self.is_renamed = not self.by_sentence and not self.by_document
-        """No name is known: a CoNLL file names its sentences after itself, so a copy has others."""
+        """Whether no name matches: a CoNLL file names its sentences after itself, so a copy has other names."""
 
     def find(self, change: Change) -> int:
-        """The row of the change's first token, whose tokens are the change's."""
+        """The row of the first token of a change; raises unless the tokens are those of the change."""
         if self.is_renamed:
             return self._find_line(change)
         found = self.by_sentence.get(change.sentence) or self.by_document.get(change.sentence)
@@ -179,10 +271,10 @@ class _Places:
         return rows
 
     def _find_line(self, change: Change) -> int:
-        """The same in a copy with another name, by the line and the tokens."""
+        """The same in a copy with another name, by line and tokens."""
         rows = self._rows_of_line.get(change.line, [])
         found = [row for row in rows if self._has_tokens(row, change)]
-        if len(found) > 1:  # JSON lines have a whole sentence in one
+        if len(found) > 1:  # in JSON lines, one line is a whole sentence
             found = [row for row in found if row == rows[0] + change.start]
         if len(found) == 1:
             return found[0]
@@ -193,15 +285,15 @@ class _Places:
         return tuple(self.tokens[row : row + len(change.tokens)]) == change.tokens
 
     def check_labels(self, row: int, change: Change) -> None:
-        """Raise unless the data has the labels that the finding saw."""
+        """Raise unless the data has the given labels of the change."""
         there = tuple(self.labels[row : row + len(change.given)])
         if there == change.given:
             return
-        fixed = "it is fixed already" if there == change.new else "the data has changed"
+        fixed = "it is already fixed" if there == change.new else "the data has changed"
         raise self._refusal(change, f"the labels there are {' '.join(there)}, not {' '.join(change.given)} ({fixed})")
 
     def _refusal(self, change: Change, reason: str) -> DataError:
-        return DataError(f"{at(self.path)}: {change}: {reason}; give the data that the findings are of, or audit again")
+        return DataError(f"{at(self.path)}: {change}: {reason}; give the data that was audited, or audit again")
 
 
 def _starts(sentences: Sequence[Sentence]) -> Iterator[tuple[int, Sentence]]:
@@ -223,7 +315,7 @@ def _documents(sentences: Sequence[Sentence]) -> Iterator[tuple[str, int, int]]:
 
 
 def _named(places: Iterable[tuple[str, int, int]], names: set[str]) -> dict[str, list[tuple[int, int]]]:
-    """First row and length of every place that has one of the names."""
+    """First row and length of the places with one of the names, by name."""
     found: dict[str, list[tuple[int, int]]] = {}
     for name, row, length in places:
         if name in names:
@@ -234,11 +326,11 @@ def _named(places: Iterable[tuple[str, int, int]], names: set[str]) -> dict[str,
 def _check_shape(change: Change) -> None:
     lengths = {len(change.tokens), len(change.given), len(change.new)}
     if lengths != {change.stop - change.start} or not 0 <= change.start < change.stop:
-        raise DataError(f"{change}: needs a token, a label given and a new one for each of its places; audit again")
+        raise DataError(f"{change}: needs a token, a given and a new label for each position; audit again")
 
 
 def _relabelled(corpus: Corpus, labels: Sequence[str], wanted: Mapping[int, tuple[str, Change]]) -> Iterator[Sentence]:
-    """The sentences with these labels, repaired where they are ill formed."""
+    """The sentences with these labels, repaired if they are not well formed."""
     for row, sentence in _starts(corpus.sentences):
         new = tuple(labels[row : row + len(sentence)])
         if new == sentence.labels:
@@ -254,7 +346,7 @@ def _relabelled(corpus: Corpus, labels: Sequence[str], wanted: Mapping[int, tupl
 def _made(
     change: Change, row: int, places: _Places, labels: Sequence[str], wanted: Mapping[int, tuple[str, Change]]
 ) -> Change:
-    """The change as it was made: with the repairs in it and right after it."""
+    """The change as it was made, with the repairs in it and right after it."""
     stop = row + len(change.new)
     while stop not in places.ends and stop not in wanted and labels[stop] != places.labels[stop]:
         stop += 1

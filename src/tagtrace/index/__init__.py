@@ -3,10 +3,9 @@
 from tagtrace.index.build import build_index
 from tagtrace.index.conditional_errors import token_errors
 from tagtrace.index.files import IndexFolderError
-from tagtrace.index.index import Index, open_index
+from tagtrace.index.index import Index, open_index, open_index_or_tagger
 from tagtrace.index.manifest import FitRecord, Manifest
 from tagtrace.index.options import IndexOptions, estimate_size
-from tagtrace.index.owner import tagger_of, tagger_path
 from tagtrace.index.shards import Shard
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "build_index",
     "estimate_size",
     "open_index",
-    "tagger_of",
-    "tagger_path",
+    "open_index_or_tagger",
     "token_errors",
 ]

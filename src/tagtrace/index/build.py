@@ -11,6 +11,7 @@ from typing import Any
 
 from tagtrace._checks import DataError, TrainingError, at
 from tagtrace._files import check_replaceable
+from tagtrace._progress import Progress
 from tagtrace._version import __version__
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
@@ -35,7 +36,7 @@ from tagtrace.index.unfinished import Unfinished
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.refit import RefitProgress, Refitted, refit_head
 from tagtrace.tagger.rows import Rows
-from tagtrace.tagger.tagger import Progress, Tagger
+from tagtrace.tagger.tagger import Tagger
 
 
 def build_index(
@@ -52,14 +53,16 @@ def build_index(
 ) -> Index:
     """Encode the training data once and store it, with the errors and the head that belong to it, as ``folder``.
 
-    The tagger stays as it is; the head of the index is refit on the stored, rounded features unless ``options``
-    say otherwise. A build that was stopped goes on when it is called again with the same arguments; ``restart``
-    forgets what it left. ``overwrite`` replaces an older index when the new one is whole.
+    The tagger stays as it is; ``tagger_path`` is where it is kept (default: where it was saved or loaded). The head of
+    the index is refit on the stored, rounded features unless ``options`` say otherwise. A build that was stopped goes
+    on when it is called again with the same arguments; ``restart`` forgets what it left. ``overwrite`` replaces an
+    older index when the new one is whole.
     """
     options = options or IndexOptions()
     check_replaceable(folder, overwrite=overwrite, marker=MARKER)
     sentences = _training_sentences(tagger, corpus)
-    tagger_info, data_info = describe_tagger(tagger, tagger_path, Path(folder)), describe_corpus(corpus)
+    tagger_info = describe_tagger(tagger, tagger_path or tagger.folder, Path(folder))
+    data_info = describe_corpus(corpus)
     owner = {
         "tagger": tagger_info["fingerprint"],
         "data": [data_info["fingerprint"], data_info["content"]],
@@ -78,7 +81,7 @@ def build_index(
         fit = build.fit_head(refit_progress)
         build.measure_errors()
         unfinished.finish(build.manifest(fit, tagger_info, data_info).to_json())
-    return open_index(folder)
+    return open_index(folder).built_with(tagger)
 
 
 def check_space(folder: str | Path, num_bytes: int, num_written: int = 0) -> None:
@@ -93,11 +96,7 @@ def check_space(folder: str | Path, num_bytes: int, num_written: int = 0) -> Non
 
 
 def _training_sentences(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
-    if corpus.normalised_scheme != tagger.labels.scheme:
-        raise DataError(
-            f"{corpus.path}: labels are {corpus.scheme}, but the tagger was trained on {tagger.labels.scheme}; "
-            "check --label-column, or force --scheme"
-        )
+    tagger.check_scheme(corpus)
     tagger.encoder.check_corpus(corpus)
     sentences = tagger.labelled(corpus.sentences, "training")
     if tagger.head.options.constrained:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from tagtrace._checks import TagtraceError
 from tagtrace._files import file_moved_when_whole
-from tagtrace.index.files import FileRecord
+from tagtrace._tensor_files import FileRecord
+from tagtrace.index.files import check_file
 
 VERIFIED = "verified.json"
 
@@ -28,12 +29,12 @@ def check_contents(folder: Path, files: Sequence[FileRecord], *, again: bool = F
     They are read unless none has changed since they were last read, or ``again`` asks for it.
     """
     for file in files:
-        file.check(folder)
+        check_file(file, folder)
     stamps = _stamps(folder, files)  # before reading: a file changed meanwhile is read again next time
     if not again and _remembered(folder) == stamps:
         return
     for file in files:
-        file.check(folder, contents=True)
+        check_file(file, folder, contents=True)
     _remember(folder, stamps)
 
 

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
+from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from tagtrace._checks import DataError, OptionError, TaggerError
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.sentence import Sentence
 from tagtrace.index.checksums import check_contents
-from tagtrace.index.files import IndexFolderError, map_tensors
+from tagtrace.index.files import IndexFolderError, check_file, map_tensors
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
 from tagtrace.index.manifest import HEAD, MARKER, Manifest, read_manifest
+from tagtrace.index.options import megabytes
 from tagtrace.index.shards import Shard, join_rows, read_errors, read_rows, text_name
-from tagtrace.index.text import Strings, read_sentence
+from tagtrace.index.text import number_words, read_documents, read_ids, read_sentence
+from tagtrace.tagger.folder import MARKER as TAGGER_MARKER
+from tagtrace.tagger.folder import load_tagger
 from tagtrace.tagger.head import Head, HeadOptions
-from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.rows import Rows, token_places
 from tagtrace.tagger.tagger import Tagger
 
 
@@ -34,6 +41,14 @@ class Index:
         self.head = head
         """In float64, at the optimum of the objective on the stored features unless ``manifest.fit`` says otherwise."""
         self._text: dict[int, dict[str, Tensor]] = {}
+        self._built_with: Tagger | None = None
+
+    def __str__(self) -> str:
+        size, per_token = megabytes(self.num_bytes), self.num_bytes / self.num_tokens / 1000
+        return (
+            f"{self.folder}: {self.num_tokens:,} tokens in {self.num_sentences:,} sentences, {size}, "
+            f"{per_token:.2f} KB a token, max |gradient| {self.manifest.fit.max_gradient:.1e}"
+        )
 
     @property
     def labels(self) -> LabelSet:
@@ -79,6 +94,40 @@ class Index:
         """The row of each sentence's first token, (B,)."""
         return self.lengths.cumsum(0) - self.lengths
 
+    @cached_property
+    def label_ids(self) -> Tensor:
+        """The label number of every token, (N,)."""
+        return torch.cat([shard.labels for shard in self.shards])
+
+    @cached_property
+    def documents(self) -> list[str]:
+        """The document of every sentence; empty where the data does not say."""
+        return [name for number in range(len(self.shards)) for name in read_documents(self._columns(number))]
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The id of every sentence."""
+        return [name for number in range(len(self.shards)) for name in read_ids(self._columns(number))]
+
+    def words(self) -> tuple[np.ndarray, list[str]]:
+        """The number of each token's word, (N,), and the words by number."""
+        return number_words([self._columns(number) for number in range(len(self.shards))])
+
+    def sentence_number(self, sentence_id: str) -> int:
+        """The number of the sentence with an id."""
+        found = self._numbers.get(sentence_id, [])
+        if len(found) == 1:
+            return found[0]
+        problem = "several training sentences have" if found else "no training sentence has"
+        raise DataError(f"{self.folder}: {problem} the id {sentence_id!r}")
+
+    @cached_property
+    def _numbers(self) -> dict[str, list[int]]:
+        numbers: dict[str, list[int]] = {}
+        for number, name in enumerate(self.ids):
+            numbers.setdefault(name, []).append(number)
+        return numbers
+
     def rows(self, dtype: torch.dtype | None = None) -> Rows:
         """Features and labels of all sentences, for refits and Hessians, in the stored dtype or another.
 
@@ -91,6 +140,16 @@ class Index:
         shard, start, stop = self._place(sentence_number)
         features = shard.features[start:stop]
         return Rows(features.to(dtype or features.dtype), shard.labels[start:stop], torch.tensor([stop - start]))
+
+    def rows_where(self, keep: Tensor) -> Iterator[tuple[Tensor, Rows]]:
+        """The sentences where ``keep`` (B,) is True, shard by shard: their numbers, and features as they are stored."""
+        for shard in self.shards:
+            kept = keep[shard.first_sentence : shard.first_sentence + len(shard.lengths)]
+            if bool(kept.any()):
+                numbers = kept.nonzero().squeeze(1)
+                tokens = token_places(shard.lengths, numbers)
+                part = Rows(shard.features[tokens], shard.labels[tokens], shard.lengths[numbers])
+                yield numbers + shard.first_sentence, part
 
     def errors(self, sentence_number: int) -> Tensor:
         """The conditional errors (T, C) of one sentence's tokens."""
@@ -105,14 +164,6 @@ class Index:
             self._columns(self._shard_number(sentence_number)), sentence_number - shard.first_sentence, start, labels
         )
 
-    def ids(self) -> list[str]:
-        """The id of every sentence, in order; the rest of the text is not decoded."""
-        found: list[str] = []
-        for number, record in enumerate(self.manifest.shards):
-            columns = self._columns(number)
-            found += Strings(columns["ids"], columns["ids.places"]).range(0, record.num_sentences)
-        return found
-
     def locate(self, row: int) -> tuple[int, int]:
         """The sentence of a row, and the token's position in it."""
         if not 0 <= row < self.num_tokens:
@@ -124,11 +175,47 @@ class Index:
         """Read every file and raise IndexFolderError where one is not what was written."""
         check_contents(self.folder, tuple(self.manifest.files()), again=True)
 
+    def tagger(self, folder: str | Path | None = None) -> Tagger:
+        """The tagger that the index was built with, with the index's head; a new object at every call.
+
+        It is loaded from where it was when the index was built, or from ``folder``.
+        """
+        tagger = self.trained_tagger(folder)
+        tagger.head = deepcopy(self.head)
+        return tagger
+
+    def trained_tagger(self, folder: str | Path | None = None) -> Tagger:
+        """As ``tagger``, with the head as it was trained."""
+        if folder is None and self._built_with is not None and self._is_own(self._built_with):
+            return deepcopy(self._built_with)
+        tagger = load_tagger(folder or self._tagger_path())
+        self.check_tagger(tagger)
+        return tagger
+
+    def built_with(self, tagger: Tagger) -> Index:
+        """This index, which remembers the tagger in memory for as long as its weights stay as they are."""
+        self._built_with = tagger
+        return self
+
+    def _is_own(self, tagger: Tagger) -> bool:
+        return tagger_fingerprint(tagger) == self.manifest.tagger["fingerprint"]
+
+    def _tagger_path(self) -> Path:
+        """Where the tagger is as seen from the index, or where it was when the index was built."""
+        saved = self.manifest.tagger
+        if not saved["path"]:
+            raise OptionError(f"{self.folder}: does not say where its tagger is; give the tagger's folder")
+        places = [self.folder / saved["from_index"]] if saved.get("from_index") else []
+        for place in (*places, Path(saved["path"])):
+            if place.exists():
+                return place
+        raise OptionError(f"{self.folder}: its tagger is no longer at {saved['path']}; give the tagger's folder")
+
     def check_tagger(self, tagger: Tagger) -> None:
         """Raise IndexFolderError unless the index was built with this tagger."""
         if tagger.labels != self.labels:
             raise self._refusal("the tagger's labels are others than the index's")
-        if tagger_fingerprint(tagger) != self.manifest.tagger["fingerprint"]:
+        if not self._is_own(tagger):
             raise self._refusal(f"built with another tagger (from {self.manifest.tagger['path'] or 'memory'})")
 
     def check_corpus(self, corpus: Corpus) -> None:
@@ -160,6 +247,7 @@ class Index:
         return shard, start, start + int(self.lengths[sentence_number])
 
     def _columns(self, number: int) -> dict[str, Tensor]:
+        """The text of a shard."""
         if number not in self._text:
             self._text[number] = map_tensors(self.folder / text_name(number))
         return self._text[number]
@@ -177,10 +265,19 @@ def open_index(folder: str | Path, *, verify: bool = False) -> Index:
     if verify:
         check_contents(folder, files)
     for file in files:
-        file.check(folder)
-    manifest.head_file.check(folder, contents=True)
+        check_file(file, folder)
+    check_file(manifest.head_file, folder, contents=True)
     head = read_head(folder, manifest.dim, manifest.labels, manifest.head)
     return Index(folder, manifest, head)
+
+
+def open_index_or_tagger(folder: str | Path) -> Index | Tagger:
+    """The index or the tagger in a folder; the contents of an index are checked."""
+    if (Path(folder) / MARKER).is_file():
+        return open_index(folder, verify=True)
+    if (Path(folder) / TAGGER_MARKER).is_file():
+        return load_tagger(folder)
+    raise TaggerError(f"{folder}: neither an index nor a tagger; give what build_index or save_tagger wrote")
 
 
 def read_head(folder: Path, dim: int, labels: LabelSet, options: HeadOptions) -> Head:

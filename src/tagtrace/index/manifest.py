@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tagtrace._checks import TagtraceError
+from tagtrace._tensor_files import FileRecord
 from tagtrace.data.labels import LabelSet
-from tagtrace.index.files import FileRecord, IndexFolderError
+from tagtrace.index.files import IndexFolderError
 from tagtrace.tagger.head import HeadOptions
 
 FORMAT = 2

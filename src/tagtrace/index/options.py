@@ -47,6 +47,15 @@ class IndexOptions:
         return asdict(self)
 
 
+def megabytes(num_bytes: int) -> str:
+    """A size to read.
+
+    >>> megabytes(321_400_000)
+    '321.4 MB'
+    """
+    return f"{num_bytes / 1e6:,.1f} MB"
+
+
 def estimate_size(num_tokens: int, dim: int, num_labels: int, dtype: str = "float16") -> int:
     """About how many bytes an index takes: D features, C errors in float32, label, place and text a token.
 

@@ -43,6 +43,9 @@ class Strings:
         ends = [place - places[0] for place in places]
         return tuple([data[a:b].decode(*_ENCODING) for a, b in pairwise(ends)])
 
+    def all(self) -> tuple[str, ...]:
+        return self.range(0, len(self.places) - 1)
+
     def __getitem__(self, number: int) -> str:
         return self.range(number, number + 1)[0]
 
@@ -81,6 +84,27 @@ def read_sentence(columns: Mapping[str, Tensor], sentence_number: int, start: in
         lines=tuple(lines) if any(lines) else (),
         offset=int(columns["first"][sentence_number]),
     )
+
+
+def read_ids(columns: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """The id of every sentence."""
+    return _strings(columns, "ids").all()
+
+
+def read_documents(columns: Mapping[str, Tensor]) -> list[str]:
+    """The document of every sentence, empty where the data does not say."""
+    names = _strings(columns, "documents").all()
+    return [names[number] for number in columns["document"].tolist()]
+
+
+def number_words(shards: Sequence[Mapping[str, Tensor]]) -> tuple[np.ndarray, list[str]]:
+    """The number of each token's word in all shards, (N,), and the words by number."""
+    numbers: dict[str, int] = {}
+    found = [
+        np.array([numbers.setdefault(token, len(numbers)) for token in _strings(columns, "tokens").all()], dtype=int)
+        for columns in shards
+    ]
+    return np.concatenate(found), list(numbers)
 
 
 def _strings(columns: Mapping[str, Tensor], name: str) -> Strings:

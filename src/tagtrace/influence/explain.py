@@ -1,74 +1,48 @@
-"""Explain: the training segments that support and oppose a prediction, from an index."""
+"""Explain: questions about predictions, answered from one index.
+
+An ``Explainer`` finds the training segments that support and oppose a prediction (``explain``), estimates what happens
+to it when training labels are edited (``what_if``), and finds a small set of edits that changes it (``flip``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import OptionError, TrainingError
+from tagtrace._progress import Progress
 from tagtrace.index import Index
-from tagtrace.influence.curvature.choice import Curvature, exact_solver, index_solver, make_solver
+from tagtrace.influence.curvature.choice import Curvature, exact_solver, index_solver, make_solver, resolve_curvature
+from tagtrace.influence.curvature.operators import check_damping
 from tagtrace.influence.curvature.solvers import Cholesky, Solver
 from tagtrace.influence.edits.edit import Edit
-from tagtrace.influence.edits.effect import Effect, effect
+from tagtrace.influence.edits.effect import effect
+from tagtrace.influence.edits.flip import Flip, Flipper, FlipProgress, HowToEdit, WhatToEdit
 from tagtrace.influence.edits.refine import Refiner
 from tagtrace.influence.edits.retrain import Retrainer, settled
+from tagtrace.influence.edits.what_if import WhatIf, check_edits
+from tagtrace.influence.explanation import Explanation, Rung, TrainingSegment
+from tagtrace.influence.options import check_at_least, check_choice
 from tagtrace.influence.query import Query
-from tagtrace.influence.scoring.candidates import Candidates, Kind, find_candidates
+from tagtrace.influence.scoring.candidates import Candidates, SegmentKind, find_candidates
 from tagtrace.influence.scoring.filters import Filter
 from tagtrace.influence.scoring.scorer import Score, Scorer
 from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows
-from tagtrace.tagger.tagger import Progress
 
-Rung = Literal["screen", "refine", "verify"]
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A training segment and how much it supports (positive) or opposes (negative) the query."""
-
-    sentence_number: int
-    start: int
-    stop: int
-    score: float
-    effect: Effect | None = None
-    """What happens to the query without the segment's labels, on the rung below."""
-    rung: Rung = "screen"
-    document: str | None = None
-    """The name of the document, where the whole of it is meant; the fields above are then its first sentence."""
-    rest: tuple[tuple[int, int, int], ...] = ()
-    """The document's other sentences, whole: (sentence, start, stop)."""
-
-    @property
-    def change(self) -> float | None:
-        """The change of the query's loss without the segment's labels; None on the first rung."""
-        return None if self.effect is None else self.effect.change
-
-    def edits(self) -> list[Edit]:
-        """What takes the segment's labels away: one edit a sentence."""
-        return [Edit(self.sentence_number, self.start, self.stop), *(Edit(*part) for part in self.rest)]
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The strongest supporters (best first) and opposers (worst first) of a query."""
-
-    supporters: list[Ranked]
-    opposers: list[Ranked]
-    num_candidates: int = 0
-    """Training segments that passed the filter."""
+EditRung = Literal["refine", "verify"]
+"""The rungs on which the effect of edits is computed."""
 
 
 class Explainer:
-    """Answers queries against one index; what can be prepared is prepared once."""
+    """Answers questions from one index. Each part is computed when it is first needed, and kept."""
 
     def __init__(
         self,
@@ -78,128 +52,197 @@ class Explainer:
         num_passes: int = 2,
         progress: Progress | None = None,
     ) -> None:
-        """``num_passes`` over the training data are spent on each segment that is refined (``refine``). ``progress``
-        counts the sentences that have gone into a dense Hessian, the longest of the preparations.
+        """``num_passes`` is the number of passes over the training data for each group of edits that is refined.
+
+        ``progress`` is called with the number of sentences that have gone into a dense Hessian, which takes longest.
         """
-        if num_passes < 0:
-            raise OptionError(f"num_passes {num_passes}: must be at least 0")
+        check_damping(damping)
+        check_at_least(0, num_passes=num_passes)
         self.index, self.damping, self.num_passes, self.progress = index, damping, num_passes, progress
         self.curvature: Curvature = curvature
         self.head = index.head
-        self._scorers: dict[tuple[Kind, int], Scorer] = {}
+        self._scorers: dict[tuple[SegmentKind, int], Scorer] = {}
 
-    @cached_property
-    def rows(self) -> Rows:
-        return self.index.rows(torch.float32)
-
-    @cached_property
-    def solver(self) -> Solver:
-        """Of the curvature asked for; the inverse of a dense Hessian is kept in the index's folder."""
-        return index_solver(self.index, self.curvature, self.damping, rows=lambda: self.rows, progress=self.progress)
-
-    @cached_property
-    def exact(self) -> Cholesky:
-        """The inverted Hessian that refine and verify need."""
-        if self.damping == 0 and isinstance(self.solver, Cholesky):
-            return self.solver
-        return exact_solver(self.index, rows=lambda: self.rows, progress=self.progress)
-
-    def prepare(self, score: Score = "influence", rung: Rung = "screen") -> None:
-        """Do now what queries with this score and rung would wait for: work out and invert the curvature."""
-        if score in ("influence", "relative"):
-            _ = self.solver
-        if rung != "screen":
-            _ = self.exact
+    # Questions
 
     def explain(
         self,
         query: Query,
         score: Score = "influence",
-        kind: Kind = "token",
+        kind: SegmentKind = "token",
         top: int = 10,
         *,
+        rung: Rung = "screen",
         max_length: int = 3,
-        keep: Filter | None = None,
+        where: Filter | None = None,
     ) -> Explanation:
-        """Score every training segment of a kind that passes the filter, and keep the strongest on both sides."""
-        if top < 1:
-            raise OptionError(f"top {top}: must be at least 1")
+        """The strongest supporters and opposers of a query among all training segments of a kind.
+
+        ``screen`` scores every segment to first order. ``refine`` also estimates what happens to the query without
+        each of the strongest, ``verify`` also retrains without each of them. ``where`` filters training segments;
+        ``max_length`` is for the kind ``segment``.
+        """
+        check_choice("rung", rung, Rung)
+        check_at_least(1, top=top)
         scorer = self._scorer(kind, max_length)
         which = torch.arange(len(scorer.candidates))
-        if keep is not None:
-            which = which[keep.keep(self.index, scorer.candidates, query)]
+        if where is not None:
+            which = which[where.keep(self.index, scorer.candidates, query)]
         num_candidates = len(which)
         which, values = scorer.score(query, score, which, top)
-        supporters, opposers = (_strongest(values, which, top, sign) for sign in (1.0, -1.0))
-        return Explanation(
-            [_ranked(scorer.candidates, *one) for one in supporters],
-            [_ranked(scorer.candidates, *one) for one in opposers],
-            num_candidates,
-        )
-
-    def refine(self, query: Query, ranked: Ranked) -> Ranked:
-        """The same segment with its sentence-exact effect on the query."""
-        return self.refine_all(query, [ranked])[0]
-
-    def refine_all(self, query: Query, ranked: Sequence[Ranked]) -> list[Ranked]:
-        """As ``refine``, for many at once; what is too long to refine stays as it is, for ``verify``."""
-        if not ranked:
-            return []
-        groups = [one.edits() for one in ranked]
-        fits = [self.refiner.can_refine(group) for group in groups]
-        short = [group for group, fit in zip(groups, fits, strict=True) if fit]
-        effects = iter(self.refiner.effects(short, query))
-        return [
-            replace(one, effect=next(effects), rung="refine") if fit else one
-            for one, fit in zip(ranked, fits, strict=True)
+        sides = [
+            [self._segment(scorer.candidates, *one) for one in _strongest(values, which, top, sign)]
+            for sign in (1.0, -1.0)
         ]
+        notes: list[str] = []
+        if rung != "screen":
+            sides = [self._refine_all(query, side) for side in sides]
+            sides = [[self._verify_if(query, one, rung == "verify", notes) for one in side] for side in sides]
+        return Explanation(self.index, query, score, sides[0], sides[1], num_candidates, tuple(notes))
 
-    def verify(self, query: Query, ranked: Ranked) -> Ranked:
-        """The same segment with its effect on the query after exact retraining."""
-        moved = self.optimum.at(self.retrainer.retrain(ranked.edits()).theta)
-        return replace(ranked, effect=effect(query, self.optimum, moved), rung="verify")
+    def refine(self, query: Query, segment: TrainingSegment) -> TrainingSegment:
+        """The segment with an estimate of its effect on the query; unchanged if it is too long to refine."""
+        return self._refine_all(query, [segment])[0]
 
-    @cached_property
-    def refiner(self) -> Refiner:
-        return Refiner(self.optimum, self.rows, self.exact.inverse, self.objective, self.num_passes)
+    def verify(self, query: Query, segment: TrainingSegment) -> TrainingSegment:
+        """The segment with its effect on the query after exact retraining."""
+        moved = self.optimum.at(self.retrainer.retrain(segment.edits()).theta)
+        return replace(segment, verified=effect(query, self.optimum, moved))
 
-    @cached_property
-    def retrainer(self) -> Retrainer:
-        return Retrainer(self.objective, self.rows, self.optimum.flat(), self.exact)
+    def what_if(self, query: Query, edits: Sequence[Edit], rung: EditRung = "refine") -> WhatIf:
+        """What happens to the query when all ``edits`` of training labels are made together.
 
-    @cached_property
-    def optimum(self) -> Head:
-        """The index's head with its gradient brought down to rounding: what edits are compared with.
-
-        The gradient that a refit leaves is that of the mean loss; among very many sentences, one label's is less.
+        The effect is estimated by ``refine``, or by one Newton step (``step``) if the edits touch too many sentences
+        for that; with the rung ``verify`` the head is also retrained.
         """
-        fit = self.index.manifest.fit
-        if not fit.refit:
-            raise OptionError(
-                f"{self.index.folder}: its head is not at its optimum (max |gradient| {fit.max_gradient:.1e}), where "
-                "nothing can be said of edits; build the index without --no-refit"
-            )
-        return self.head.at(settled(self.objective, self.head.flat(), self.exact))
+        check_choice("rung", rung, EditRung)
+        head = self.optimum
+        check_edits(edits, head, self.rows)
+        found = WhatIf(self.index, query, tuple(edits))
+        if self.refiner.can_refine(edits):
+            found.effects["refine"] = self.refiner.effects([edits], query)[0]
+        else:
+            found.effects["step"] = effect(query, head, head.at(self.retrainer.first_step(edits)))
+        if rung == "verify":
+            found.effects["verify"] = effect(query, head, head.at(self.retrainer.retrain(edits).theta))
+        return found
 
-    @cached_property
-    def objective(self) -> Objective:
-        return Objective(self.head, self.rows, self.index.manifest.fit.l2)
+    def flip(
+        self,
+        query: Query,
+        edit: HowToEdit = "remove",
+        kind: WhatToEdit = "token",
+        most: int = 100,
+        to: str | Sequence[str] | None = None,
+        max_retrainings: int = 100,
+        progress: FlipProgress | None = None,
+    ) -> Flip:
+        """A small set of at most ``most`` training labels whose edit changes the prediction, checked by retraining.
 
-    @cached_property
-    def _kronecker(self) -> Solver:
-        """Curvature with cheap self-influences, to find those worth an exact one."""
-        return make_solver("kronecker", self.head, self.rows, self.index.manifest.fit.l2, self.damping)
+        The prediction is the most likely labelling of the query's segment given the labels around it. ``edit`` says
+        whether labels are removed or changed into those they compete with, ``kind`` what is removed at once (ignored
+        when relabelling), ``to`` what the prediction should become (by default, any other labels).
+        """
+        flipper = Flipper(self.index, self.refiner, self.retrainer)
+        return flipper.flip(query, edit, kind, most, to, max_retrainings, progress)
 
-    @cached_property
-    def _passes(self) -> list[TokenPass]:
-        return [TokenPass(self.head, shard) for shard in self.index.shards]
+    def prepare(self, score: Score = "influence", rung: Rung = "screen") -> None:
+        """Compute and invert now the curvature that questions with this score and rung need."""
+        if score in ("influence", "relative"):
+            _ = self.solver
+        if rung != "screen":
+            _ = self.exact
 
-    def _scorer(self, kind: Kind, max_length: int) -> Scorer:
+    # Steps of explain
+
+    def _scorer(self, kind: SegmentKind, max_length: int) -> Scorer:
         key = (kind, max_length if kind == "segment" else 1)
         if key not in self._scorers:
             found = find_candidates(self.index, kind, max_length)
             self._scorers[key] = Scorer(self.index, found, self._passes, lambda: self.solver, lambda: self._kronecker)
         return self._scorers[key]
+
+    def _segment(self, candidates: Candidates, number: int, score: float) -> TrainingSegment:
+        (sentence_number, start, stop), *rest = candidates.parts(number)
+        name = candidates.documents[number] if candidates.documents else None
+        return TrainingSegment(sentence_number, start, stop, score, self.index, name, tuple(rest))
+
+    def _refine_all(self, query: Query, segments: Sequence[TrainingSegment]) -> list[TrainingSegment]:
+        """As ``refine``, for many segments at once."""
+        if not segments:
+            return []
+        groups = [one.edits() for one in segments]
+        fits = [self.refiner.can_refine(group) for group in groups]
+        short = [group for group, fit in zip(groups, fits, strict=True) if fit]
+        effects = iter(self.refiner.effects(short, query))
+        return [replace(one, refined=next(effects)) if fit else one for one, fit in zip(segments, fits, strict=True)]
+
+    def _verify_if(self, query: Query, segment: TrainingSegment, asked: bool, notes: list[str]) -> TrainingSegment:
+        """The segment, verified if that was asked for or if it could not be refined; failures are added to notes."""
+        if not asked and segment.effect is not None:
+            return segment
+        try:
+            return self.verify(query, segment)
+        except TrainingError as error:
+            notes.append(f"{segment.place}: retraining did not converge: {error}")
+            return segment
+
+    # Parts, each computed when it is first needed
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Features and labels of all training sentences, in memory."""
+        return self.index.rows(torch.float32)
+
+    @cached_property
+    def objective(self) -> Objective:
+        """J on the training data."""
+        return Objective(self.head, self.rows, self.index.manifest.fit.l2)
+
+    @cached_property
+    def solver(self) -> Solver:
+        """Solves with the chosen curvature, for first-order scores."""
+        if self.damping == 0 and resolve_curvature(self.curvature, self.head) == "dense":
+            return self.exact
+        return index_solver(self.index, self.curvature, self.damping, rows=lambda: self.rows, progress=self.progress)
+
+    @cached_property
+    def exact(self) -> Cholesky:
+        """The inverted Hessian that refine and verify need, stored in the index's folder."""
+        return exact_solver(self.index, rows=lambda: self.rows, progress=self.progress)
+
+    @cached_property
+    def optimum(self) -> Head:
+        """The index's head with its gradient brought down to rounding: the head that edits are compared with.
+
+        A refit leaves a small gradient of the mean loss; among very many sentences, that of one label is smaller still.
+        """
+        fit = self.index.manifest.fit
+        if not fit.refit:
+            raise OptionError(
+                f"{self.index.folder}: its head is not at its optimum (max |gradient| {fit.max_gradient:.1e}), so the "
+                "effect of edits cannot be computed; build the index with a refitted head"
+            )
+        return self.head.at(settled(self.objective, self.head.flat(), self.exact))
+
+    @cached_property
+    def refiner(self) -> Refiner:
+        """Estimates the effect of edits."""
+        return Refiner(self.optimum, self.rows, self.exact.inverse, self.objective, self.num_passes)
+
+    @cached_property
+    def retrainer(self) -> Retrainer:
+        """Retrains the head with edits made."""
+        return Retrainer(self.objective, self.rows, self.optimum.flat(), self.exact)
+
+    @cached_property
+    def _kronecker(self) -> Solver:
+        """A curvature with cheap self-influences, to find the segments worth an exact one."""
+        return make_solver("kronecker", self.head, self.rows, self.index.manifest.fit.l2, self.damping)
+
+    @cached_property
+    def _passes(self) -> list[TokenPass]:
+        return [TokenPass(self.head, shard) for shard in self.index.shards]
 
 
 def _strongest(values: Tensor, which: Tensor, top: int, sign: float) -> list[tuple[int, float]]:
@@ -207,9 +250,3 @@ def _strongest(values: Tensor, which: Tensor, top: int, sign: float) -> list[tup
     best, places = (sign * values).topk(min(top, len(values)))
     numbers = which[places].tolist()
     return [(number, sign * value) for number, value in zip(numbers, best.tolist(), strict=True) if value > 0]
-
-
-def _ranked(candidates: Candidates, number: int, score: float) -> Ranked:
-    (sentence_number, start, stop), *rest = candidates.parts(number)
-    name = candidates.documents[number] if candidates.documents else None
-    return Ranked(sentence_number, start, stop, score, document=name, rest=tuple(rest))

@@ -64,7 +64,7 @@ def read_project_file(folder: str | Path) -> ProjectFile:
         saved = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise OptionError(
-            f"{folder}: has no {MARKER}; give --index and --data (and --dev, --audit) once to make one"
+            f"{folder}: has no {MARKER}; give an index and data (and dev, audit) once to make one"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise OptionError(f"{path}: cannot be read as JSON ({error}); mend or delete it") from None

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from tagtrace._checks import DataError, NoLabelsError, TagtraceError
 from tagtrace.data import read_corpus
-from tagtrace.index import Index, open_index, tagger_of
+from tagtrace.findings import Audit
+from tagtrace.index import open_index
 from tagtrace.review.decisions.database import Store
 from tagtrace.review.decisions.decide import Decisions
 from tagtrace.review.model.jobs import Jobs
 from tagtrace.review.model.mispredictions import Held
 from tagtrace.review.model.model import Model
 from tagtrace.review.project import ProjectFile
-from tagtrace.review.training_data import Texts, read_audit
+from tagtrace.review.training_data import TrainingData
 from tagtrace.tagger import Tagger
 
 
@@ -36,8 +37,8 @@ class Review:
     exporting: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def texts(self) -> Texts:
-        return self.decisions.texts
+    def data(self) -> TrainingData:
+        return self.decisions.data
 
     @property
     def held(self) -> Held | None:
@@ -69,25 +70,22 @@ def open_review(
     """
     say("opening the index")
     index = open_index(file.index, verify=True)
-    tagger = _given(index, tagger) if tagger is not None else tagger_of(index, file.tagger)
+    if tagger is not None:
+        index.check_tagger(tagger)
+        index.built_with(tagger)
+    tagger = index.tagger(file.tagger if tagger is None else None)
     say("reading the data")
     corpus = read_corpus(file.data, file.reading)
     index.check_corpus(corpus)
-    audit = read_audit(file.audit) if file.audit is not None else ([], [], "")
-    texts = Texts(corpus, index.labels, index.manifest.unit, *audit)
+    audit = Audit([], [], {}) if file.audit is None else Audit.load(file.audit)
+    data = TrainingData(corpus, index.labels, index.manifest.unit, audit.findings, audit.patterns, audit.fingerprint)
     held, note = _held(file, tagger)
-    texts.prepare()
+    data.prepare()
     file.folder.mkdir(parents=True, exist_ok=True)  # of a new project, whose parts could all be opened
-    decisions = Decisions(texts, Store(file.decisions))
+    decisions = Decisions(data, Store(file.decisions))
     model = Model(index, tagger, decisions, held)
     model.start()
     return Review(file.name, reviewer, decisions, file.export, model, note)
-
-
-def _given(index: Index, tagger: Tagger) -> Tagger:
-    index.check_tagger(tagger)
-    tagger.head = index.head
-    return tagger
 
 
 def _held(file: ProjectFile, tagger: Tagger) -> tuple[Held | None, str | None]:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
-from tagtrace._checks import DataError, at
+from tagtrace._checks import DataError
 from tagtrace.data import Corpus, LabelSet, Sentence, join_documents
-from tagtrace.findings.finding import Finding, read_findings
+from tagtrace.findings.finding import Finding
 from tagtrace.findings.patterns.pattern import Pattern
 
 AROUND = 8
 """Tokens shown before and after a segment."""
 
-Segment = tuple[int, int, int]
+SegmentKey = tuple[int, int, int]
 """A sentence's number and tokens start:stop of it."""
 
 
-class Texts:
+class TrainingData:
     """The sentences of the training data in the order of the index, and the findings about them."""
 
     def __init__(
@@ -41,7 +38,7 @@ class Texts:
         self.audit = audit
         """The fingerprint of the findings: ranks of another audit name other findings."""
         self.by_rank = {one.rank: one for one in self.findings}
-        self.rank_at: dict[Segment, int] = {}
+        self.rank_at: dict[SegmentKey, int] = {}
         self.by_sentence_number: dict[int, list[Finding]] = {}
         for one in self.findings:
             self._check(one)
@@ -76,10 +73,10 @@ class Texts:
     @cached_property
     def searched(self) -> dict[int, str]:
         """By rank, the sentence of each finding in lower case."""
-        texts = {number: lowered(self.sentences[number]) for number in self.by_sentence_number}
-        return {one.rank: texts[one.sentence_number] for one in self.findings}
+        data = {number: lowered(self.sentences[number]) for number in self.by_sentence_number}
+        return {one.rank: data[one.sentence_number] for one in self.findings}
 
-    def overlapping(self, segment: Segment) -> list[Finding]:
+    def overlapping(self, segment: SegmentKey) -> list[Finding]:
         """The findings that share a token with a segment."""
         number, start, stop = segment
         return [one for one in self.by_sentence_number.get(number, ()) if one.start < stop and start < one.stop]
@@ -93,7 +90,7 @@ class Texts:
                 found.setdefault(pair, []).append((number, place))
         return found
 
-    def occurrences(self, segment: Segment) -> list[Segment]:
+    def occurrences(self, segment: SegmentKey) -> list[SegmentKey]:
         """Other places with the same tokens and the same labels; a segment that goes on beyond is another one."""
         sentence_number, start, stop = segment
         tokens, labels, goes_on = self._seen(sentence_number, start, stop)
@@ -104,7 +101,7 @@ class Texts:
                 for number, place in self._places[tokens[0], labels[0]]
                 if (number, place) != (sentence_number, start)
             ]
-        found: list[Segment] = []
+        found: list[SegmentKey] = []
         for number, place in self._places[tokens[rarest], labels[rarest]]:
             first = place - rarest
             last = first + stop - start
@@ -133,23 +130,3 @@ def context(sentence: Sentence, start: int, stop: int) -> dict[str, list[str]]:
         "tokens": list(sentence.tokens[start:stop]),
         "after": list(sentence.tokens[stop : stop + AROUND]),
     }
-
-
-def read_audit(folder: Path) -> tuple[list[Finding], list[Pattern], str]:
-    """The findings and patterns that an audit wrote, and the fingerprint of the findings."""
-    path = folder / "findings.jsonl"
-    findings = read_findings(path)
-    return findings, _read_patterns(folder / "patterns.jsonl"), hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _read_patterns(path: Path) -> list[Pattern]:
-    if not path.exists():
-        return []
-    found: list[Pattern] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
-        try:
-            if line.strip():
-                found.append(Pattern.from_json(json.loads(line)))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(f"{at(path, number)}: no pattern ({error}); audit again") from None
-    return found

@@ -1,6 +1,7 @@
 """Taggers: encoders, the CRF head, training and the exact refit of the head."""
 
 from tagtrace.tagger.checkpoint import remove_checkpoint
+from tagtrace.tagger.device import pick_device
 from tagtrace.tagger.encoders import (
     Encoder,
     Lexical,
@@ -12,25 +13,28 @@ from tagtrace.tagger.encoders import (
 )
 from tagtrace.tagger.folder import load_tagger, save_tagger
 from tagtrace.tagger.head import Head, HeadOptions
-from tagtrace.tagger.metrics import Score, Scorecard, score_labels
+from tagtrace.tagger.metrics import F1Score, Scorecard, score_labels
+from tagtrace.tagger.mispredictions import Misprediction, mispredictions
 from tagtrace.tagger.refit import RefitOptions, Refitted, refit_head, refit_tagger
 from tagtrace.tagger.rows import Rows
 from tagtrace.tagger.scores import Scores
 from tagtrace.tagger.tagger import Tagger, new_tagger
+from tagtrace.tagger.train import train
 from tagtrace.tagger.training import History, Step, TrainOptions, train_tagger
 
 __all__ = [
     "Encoder",
+    "F1Score",
     "Head",
     "HeadOptions",
     "History",
     "Lexical",
     "LexicalOptions",
+    "Misprediction",
     "Precomputed",
     "RefitOptions",
     "Refitted",
     "Rows",
-    "Score",
     "Scorecard",
     "Scores",
     "Step",
@@ -40,11 +44,14 @@ __all__ = [
     "Vectors",
     "build_encoder",
     "load_tagger",
+    "mispredictions",
     "new_tagger",
+    "pick_device",
     "refit_head",
     "refit_tagger",
     "remove_checkpoint",
     "save_tagger",
     "score_labels",
+    "train",
     "train_tagger",
 ]

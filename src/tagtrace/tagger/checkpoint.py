@@ -1,14 +1,11 @@
 """Checkpoints of a training run: JSON and safetensors.
 
-state.json   where the run stands, and the folder that holds its tensors
+state.json   the step that the run has reached, and its files (``_run_folder``)
 step-N/      weights, the best weights so far, the optimiser's state
-
-``state.json`` is replaced last and in one stroke, so a run killed at any moment leaves a whole checkpoint.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tagtrace._checks import TrainingError
-from tagtrace._files import file_moved_when_whole
+from tagtrace._run_folder import RunFolder
 from tagtrace.tagger.tagger import Tagger
+
+MARKER = "state.json"
 
 
 @dataclass(frozen=True)
@@ -39,56 +36,44 @@ class Checkpoint:
     """A folder that holds the newest checkpoint of one run and refuses to serve another."""
 
     def __init__(self, folder: Path, fingerprint: dict[str, object]) -> None:
-        self.folder, self.fingerprint = folder, json.loads(json.dumps(fingerprint))
+        remedy = "repeat the options of the run that began it, or restart to begin again"
+        self.run = RunFolder(folder, MARKER, fingerprint, "a checkpoint", error=TrainingError, remedy=remedy)
 
     def exists(self) -> bool:
-        return (self.folder / "state.json").is_file()
+        return self.run.has_begun
 
     def save(self, tagger: Tagger, optimiser: torch.optim.Optimizer, state: CheckpointState) -> None:
-        tensors = self._tensors(state.step)
-        record = {
-            "fingerprint": self.fingerprint,
-            "step": state.step,
-            "epoch_loss": state.epoch_loss,
-            "history": state.history,
-        }
-        shutil.rmtree(tensors, ignore_errors=True)  # of a run killed while it wrote them
-        tensors.mkdir(parents=True)
-        save_file(_contiguous(tagger.state_dict()), tensors / "weights.safetensors")
-        save_file(_contiguous(state.best), tensors / "best.safetensors")
-        save_file(_optimiser_tensors(optimiser), tensors / "optimiser.safetensors")
-        with file_moved_when_whole(self.folder / "state.json") as stream:
-            stream.write(json.dumps(record).encode())
-        for older in self.folder.glob("step-*"):
-            if older != tensors:
-                shutil.rmtree(older, ignore_errors=True)
-
-    def _tensors(self, step: int) -> Path:
-        return self.folder / f"step-{step}"
+        older = list(self.run.files)
+        tensors = {"weights": tagger.state_dict(), "best": state.best, "optimiser": _optimiser_tensors(optimiser)}
+        notes = {"step": state.step, "epoch_loss": state.epoch_loss, "history": state.history}
+        self.run.add({_name(state.step, part): each for part, each in tensors.items()}, **notes)
+        self.run.forget(name for name in older if name not in {_name(state.step, part) for part in tensors})
+        self.run.save()
 
     def load(self, tagger: Tagger, optimiser: torch.optim.Optimizer) -> CheckpointState:
         """Put weights and optimiser state in place."""
+        self.run.resume()
         try:
-            state = json.loads((self.folder / "state.json").read_text(encoding="utf-8"))
-            self._check_owner(state["fingerprint"])
-            tensors = self._tensors(state["step"])
-            tagger.load_state_dict(load_file(tensors / "weights.safetensors"))
-            _load_optimiser(optimiser, load_file(tensors / "optimiser.safetensors"))
-            best = load_file(tensors / "best.safetensors")
-            return CheckpointState(state["step"], state["epoch_loss"], state["history"], best)
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            notes = self.run.notes
+            weights, best, state = (self._read(notes["step"], part) for part in ("weights", "best", "optimiser"))
+            tagger.load_state_dict(weights)
+            _load_optimiser(optimiser, state)
+            return CheckpointState(notes["step"], notes["epoch_loss"], notes["history"], best)
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise TrainingError(
-                f"{self.folder}: the checkpoint is damaged ({reason}); pass --restart to begin again"
+                f"{self.run.folder}: the checkpoint is damaged ({reason}); restart to begin again"
             ) from error
 
-    def _check_owner(self, fingerprint: dict[str, object]) -> None:
-        if fingerprint != self.fingerprint:
-            changed = [k for k, v in self.fingerprint.items() if fingerprint.get(k) != v]
-            raise TrainingError(
-                f"{self.folder}: the checkpoint belongs to another run (different {', '.join(changed)}); "
-                "repeat that run's options to resume it, or pass --restart to begin again"
-            )
+    def _read(self, step: int, part: str) -> dict[str, Tensor]:
+        tensors = self.run.read(_name(step, part))
+        if tensors is None:
+            raise ValueError(f"{part} of step {step} cannot be read")
+        return tensors
+
+
+def _name(step: int, part: str) -> str:
+    return f"step-{step}/{part}.safetensors"
 
 
 def remove_checkpoint(folder: Path) -> None:
@@ -99,10 +84,6 @@ def remove_checkpoint(folder: Path) -> None:
         state.unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()
-
-
-def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
 def _parameters(optimiser: torch.optim.Optimizer) -> list[Tensor]:

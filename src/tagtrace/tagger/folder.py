@@ -46,6 +46,7 @@ def save_tagger(tagger: Tagger, folder: str | Path, *, overwrite: bool = False) 
         weights = {name: value.detach().cpu().contiguous() for name, value in tagger.head.state_dict().items()}
         save_file(weights, aside / "head.safetensors")
         (aside / MARKER).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
+    tagger.folder = Path(folder)
 
 
 def load_tagger(folder: str | Path) -> Tagger:
@@ -59,7 +60,7 @@ def load_tagger(folder: str | Path) -> Tagger:
         weights = load_file(folder / "head.safetensors")
         head.to(weights["weight"].dtype).load_state_dict(weights)
         tagger = Tagger(encoder, head, labels, description["unit"])
-        tagger.record = dict(description["record"])
+        tagger.record, tagger.folder = dict(description["record"]), folder
     except _DAMAGE as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise TaggerError(f"{folder}: the tagger is damaged ({reason}); train it again or restore a copy") from error

@@ -18,8 +18,12 @@ from torch.nn import functional as F
 
 from tagtrace._checks import OptionError
 from tagtrace.data.labels import LabelSet
-from tagtrace.tagger.rows import pad_rows
+from tagtrace.tagger import crf
+from tagtrace.tagger.rows import Rows, pad_rows
 from tagtrace.tagger.scores import Scores
+
+MAX_DECODED = 8192
+"""Tokens decoded at a time (or one longer sentence)."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +116,12 @@ class Head(nn.Module):
             transitions = transitions.masked_fill(self.forbidden_transitions, -torch.inf)
             start = start.masked_fill(self.forbidden_start, -torch.inf)
         return Scores(pad_rows(emissions, lengths), transitions, start, self.end, lengths)
+
+    @torch.no_grad()
+    def decode(self, features: Tensor, lengths: Tensor, *, constrained: bool = True) -> list[list[int]]:
+        """The best label sequence of each sentence, from features (N, D); ``constrained``: only well-formed ones."""
+        paths: list[list[int]] = []
+        for chunk in Rows(features, lengths.new_empty(len(features)), lengths).chunks(MAX_DECODED):
+            scores = self(chunk.features.to(self.weight), chunk.lengths, constrained=constrained)
+            paths += crf.viterbi(scores)[0]
+        return paths

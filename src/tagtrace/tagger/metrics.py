@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from tagtrace.data.schemes import segments
+from tagtrace._table import Described, Table
+from tagtrace.data.schemes import label_type, segments
 
 
 @dataclass(frozen=True)
-class Score:
+class F1Score:
     """Precision, recall and F1 of ``num_correct`` out of what was predicted and what is gold."""
 
     num_correct: int
@@ -35,13 +37,13 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Scorecard:
+class Scorecard(Described):
     """How predictions compare with gold labels."""
 
-    segments: Score
+    segments: F1Score
     """All types together (micro average)."""
-    by_type: dict[str, Score]
-    tokens: Score
+    by_type: dict[str, F1Score]
+    tokens: F1Score
     """Tokens with a label other than O, type compared, B- or I- not."""
     accuracy: float
     """Share of tokens whose whole label is right, O included."""
@@ -53,6 +55,26 @@ class Scorecard:
             "token": self.tokens.to_json(),
             "accuracy": self.accuracy,
         }
+
+    def describe(self) -> list[str | Table]:
+        return [self.table(), f"accuracy {100 * self.accuracy:.2f}"]
+
+    def table(self, title: str = "") -> Table:
+        """Precision, recall and F1 by type and overall, in percent."""
+        numbers = ("precision", "recall", "F1", "gold", "predicted")
+        named = {**self.by_type, "all segments": self.segments, "tokens": self.tokens}
+        rows = tuple((name, *_percentages(score)) for name, score in named.items())
+        return Table(title, ("type", *numbers), rows, numbers)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One record a type, then all segments and tokens, for ``pandas.DataFrame``."""
+        named = {**self.by_type, "all segments": self.segments, "tokens": self.tokens}
+        return [{"type": name, **score.to_json()} for name, score in named.items()]
+
+
+def _percentages(score: F1Score) -> list[str]:
+    shares = (score.precision, score.recall, score.f1)
+    return [f"{100 * share:.2f}" for share in shares] + [f"{score.num_gold:,}", f"{score.num_predicted:,}"]
 
 
 def score_labels(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: str) -> Scorecard:
@@ -66,26 +88,22 @@ def score_labels(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
         wanted.update(segment.type for segment in gold_segments)
         found.update(segment.type for segment in predicted_segments)
         correct.update(segment.type for segment in gold_segments & predicted_segments)
-    by_type = {t: Score(correct[t], found[t], wanted[t]) for t in sorted(wanted | found)}
-    overall = Score(correct.total(), found.total(), wanted.total())
+    by_type = {t: F1Score(correct[t], found[t], wanted[t]) for t in sorted(wanted | found)}
+    overall = F1Score(correct.total(), found.total(), wanted.total())
     return Scorecard(overall, by_type, *_score_tokens(gold, predicted, scheme))
 
 
 def _score_tokens(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: str
-) -> tuple[Score, float]:
+) -> tuple[F1Score, float]:
     pairs = Counter(pair for g, p in zip(gold, predicted, strict=True) for pair in zip(g, p, strict=True))
     types: Counter[tuple[str, str]] = Counter()
     for (g, p), count in pairs.items():
-        types[_type(g, scheme), _type(p, scheme)] += count
-    tokens = Score(
+        types[label_type(g, scheme), label_type(p, scheme)] += count
+    tokens = F1Score(
         num_correct=sum(count for (g, p), count in types.items() if g == p != "O"),
         num_predicted=sum(count for (_, p), count in types.items() if p != "O"),
         num_gold=sum(count for (g, _), count in types.items() if g != "O"),
     )
     num_right = sum(count for (g, p), count in pairs.items() if g == p)
     return tokens, num_right / max(pairs.total(), 1)
-
-
-def _type(label: str, scheme: str) -> str:
-    return label.split("-", 1)[1] if scheme == "iob2" and label != "O" else label

@@ -18,12 +18,14 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError, TrainingError
+from tagtrace._progress import Progress
+from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import Evaluation, HessianProduct, Objective
 from tagtrace.tagger.preconditioner import TokenPreconditioner
 from tagtrace.tagger.rows import Rows
-from tagtrace.tagger.tagger import Progress, Tagger
+from tagtrace.tagger.tagger import Tagger
 
 
 @dataclass(frozen=True)
@@ -90,15 +92,18 @@ def refit_head(
 
 def refit_tagger(
     tagger: Tagger,
-    sentences: Sequence[Sentence],
+    data: Corpus | Sequence[Sentence],
     options: RefitOptions | None = None,
     *,
     encoding: Progress | None = None,
     progress: RefitProgress | None = None,
 ) -> Refitted:
-    """Give ``tagger`` the head that is optimal for its frozen features of ``sentences``."""
+    """Give ``tagger`` the head that is optimal for its frozen features of ``data``."""
     options = options or RefitOptions()
-    rows = tagger.rows(sentences, progress=encoding)
+    if isinstance(data, Corpus):
+        tagger.check_corpus(data)
+        tagger.record["data"] = {"train": str(data.path), "fingerprint": data.fingerprint}
+    rows = tagger.rows(data.sentences if isinstance(data, Corpus) else data, progress=encoding)
     result = refit_head(tagger.head, rows.to(tagger.device), options, progress)
     tagger.head = result.head
     tagger.record["refit"] = {

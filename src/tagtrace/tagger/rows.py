@@ -23,6 +23,12 @@ class Rows:
         """The same on another device; lengths stay on the CPU."""
         return Rows(self.features.to(device), self.labels.to(device), self.lengths)
 
+    def sentence(self, number: int) -> Rows:
+        """One sentence alone."""
+        start = int(self.lengths[:number].sum())
+        stop = start + int(self.lengths[number])
+        return Rows(self.features[start:stop], self.labels[start:stop], self.lengths[number : number + 1])
+
     def chunks(self, max_tokens: int = 32_768) -> Iterator[Rows]:
         """Whole sentences in order, at most ``max_tokens`` tokens together (or one longer sentence)."""
         start = stop = 0
@@ -44,11 +50,24 @@ class Rows:
         order = self.lengths.argsort(stable=True)
         starts = self.lengths.cumsum(0) - self.lengths  # (B,)
         lengths = self.lengths[order]
-        first = torch.repeat_interleave(starts[order], lengths)  # (N,)
-        within = torch.arange(len(first)) - torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
-        index = first + within
+        index = torch.repeat_interleave(starts[order], lengths) + positions(lengths)  # (N,)
         features = self.features[index.to(self.features.device)]
         return Rows(features, self.labels[index.to(self.labels.device)], lengths)
+
+
+def positions(lengths: Tensor) -> Tensor:
+    """The position of each token in its sentence, (N,).
+
+    >>> positions(torch.tensor([2, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    return torch.arange(int(lengths.sum())) - torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
+
+
+def token_places(lengths: Tensor, sentences: Tensor) -> Tensor:
+    """The rows of the tokens of ``sentences`` (b,) where all sentences have ``lengths`` (B,), (n,)."""
+    starts, some = (lengths.cumsum(0) - lengths)[sentences], lengths[sentences]
+    return torch.repeat_interleave(starts, some) + positions(some)
 
 
 def pad_rows(rows: Tensor, lengths: Tensor) -> Tensor:

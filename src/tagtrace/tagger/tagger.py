@@ -1,16 +1,18 @@
-"""A tagger: an encoder, a head and the label set it knows."""
+"""A tagger: an encoder, a head and a label set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from tagtrace._checks import DataError, EncoderError, OptionError, at
+from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.schemes import normalise
@@ -18,17 +20,16 @@ from tagtrace.data.sentence import Sentence, join_documents
 from tagtrace.tagger import crf
 from tagtrace.tagger.encoders.base import Encoder
 from tagtrace.tagger.head import Head, HeadOptions
+from tagtrace.tagger.metrics import Scorecard, score_labels
 from tagtrace.tagger.rows import Rows, pad_rows
 from tagtrace.tagger.scores import Scores
 
 Unit = Literal["sentence", "document"]
-Progress = Callable[[int, int], None]
-"""Called with (sentences done, sentences in all)."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A sentence made ready for the encoder, with its labels as numbers (empty if unlabelled)."""
+    """A sentence prepared for the encoder, with its labels as numbers (empty if unlabelled)."""
 
     prepared: Any
     labels: list[int]
@@ -43,8 +44,10 @@ class Tagger(nn.Module):
         if unit not in ("sentence", "document"):
             raise OptionError(f"unit {unit!r}: expected sentence or document")
         self.encoder, self.head, self.labels, self.unit = encoder, head, labels, unit
+        self.folder: Path | None = None
+        """Where it was saved or loaded from."""
         self.record: dict[str, Any] = {}
-        """How the tagger came to be: training, refit. Saved with it."""
+        """How the tagger was trained and refitted; saved with it."""
 
     @property
     def device(self) -> torch.device:
@@ -55,14 +58,14 @@ class Tagger(nn.Module):
         return join_documents(sentences) if self.unit == "document" else list(sentences)
 
     def labelled(self, sentences: Sequence[Sentence], what: str) -> list[Sentence]:
-        """As ``joined``; raises DataError where labels are missing or unknown to the tagger."""
+        """As ``joined``; raises DataError if labels are missing or unknown to the tagger."""
         joined = self.joined(sentences)
         if not joined:
             raise DataError(f"the {what} data is empty")
         for sentence in joined:
             if not sentence.is_labelled:
                 where = at(sentence.path or sentence.id or "sentence", sentence.lines[0] if sentence.lines else None)
-                raise DataError(f"{where}: the {what} data has no labels here; label it or leave it out")
+                raise DataError(f"{where}: the {what} data has no labels here; label this sentence or leave it out")
         self.labels.check(joined)
         return joined
 
@@ -75,39 +78,58 @@ class Tagger(nn.Module):
         features = self.encoder([example.prepared for example in batch])
         if not bool(features.isfinite().all()):
             raise EncoderError(
-                f"the {self.encoder.kind} encoder gave NaN or infinite features; lower the learning rate, "
+                f"the {self.encoder.kind} encoder returned NaN or infinite features; lower the learning rate, "
                 "or check its weights"
             )
         return features
 
     @torch.no_grad()
+    def features(self, sentence: Sentence) -> Tensor:
+        """Features (T, D) of one sentence, as prediction uses them; labels, if any, are not read."""
+        with self._evaluating():
+            return self.encode([self.prepare(sentence.with_labels(()))])
+
+    @torch.no_grad()
     def predict(
-        self, sentences: Sequence[Sentence], *, constrained: bool = True, progress: Progress | None = None
+        self, data: Corpus | Sequence[Sentence], *, constrained: bool = True, progress: Progress | None = None
     ) -> list[tuple[str, ...]]:
         """The best label sequence of each sentence; ``constrained`` allows only well-formed ones.
 
-        A head that was trained with constraints keeps them either way: they are part of its model.
+        A head that was trained with constraints always keeps them, because they are part of its model.
         """
+        if isinstance(data, Corpus):
+            self.encoder.check_corpus(data)
+        sentences = data.sentences if isinstance(data, Corpus) else data
         constrained = constrained or self.head.options.constrained
         joined = [sentence.with_labels(()) for sentence in self.joined(sentences)]  # labels, if any, are not read
         paths: list[list[int]] = [[] for _ in joined]
         for indices, batch in self._batches(joined, progress):
-            scores = self.scores(batch, constrained=constrained)
-            for index, path in zip(indices, crf.viterbi(scores)[0], strict=True):
+            found = self.head.decode(self.encode(batch), lengths_of(batch), constrained=constrained)
+            for index, path in zip(indices, found, strict=True):
                 paths[index] = path
         labels = iter([label for path in paths for label in self.labels.decode(path)])
         predicted = [tuple(next(labels) for _ in sentence.tokens) for sentence in sentences]
-        if constrained and self.unit == "document":  # a segment may not go on into the next sentence
+        if constrained and self.unit == "document":  # a segment may not continue into the next sentence
             predicted = [normalise(each, self.labels.scheme) for each in predicted]
         return predicted
 
-    def check_corpus(self, corpus: Corpus) -> None:
-        """Raise unless the tagger knows the labels and can encode the tokens."""
+    def evaluate(self, corpus: Corpus, *, constrained: bool = True, progress: Progress | None = None) -> Scorecard:
+        """Compare predictions with the labels of a corpus: segment and token F1."""
+        self.check_corpus(corpus)
+        predicted = self.predict(corpus.sentences, constrained=constrained, progress=progress)
+        return score_labels([sentence.labels for sentence in corpus.sentences], predicted, self.labels.scheme)
+
+    def check_scheme(self, corpus: Corpus) -> None:
+        """Raise unless the labels of a corpus have the scheme that the tagger was trained on."""
         if corpus.normalised_scheme != self.labels.scheme:
             raise DataError(
                 f"{corpus.path}: labels are {corpus.scheme}, but the tagger was trained on {self.labels.scheme}; "
-                "check --label-column, or force --scheme"
+                "check which column has the labels, or set the scheme"
             )
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        """Raise unless the tagger knows the labels and can encode the tokens."""
+        self.check_scheme(corpus)
         self.labels.check(corpus.sentences)
         self.encoder.check_corpus(corpus)
 
@@ -143,7 +165,7 @@ class Tagger(nn.Module):
     def _batches(
         self, sentences: Sequence[Sentence], progress: Progress | None
     ) -> Iterator[tuple[list[int], list[Example]]]:
-        """Indices and examples of like length, made ready batch by batch; evaluation mode inside."""
+        """Indices and examples of similar length, batch by batch, in evaluation mode."""
         done = 0
         with self._evaluating():
             for indices in _length_batches([len(sentence) for sentence in sentences]):
@@ -154,7 +176,7 @@ class Tagger(nn.Module):
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Evaluation mode, and the mode it was in afterwards."""
+        """Evaluation mode inside the block, and the previous mode afterwards."""
         was_training = self.training
         self.eval()
         try:
@@ -178,7 +200,7 @@ def _length_batches(lengths: Sequence[int], max_tokens: int = 4096) -> Iterator[
 def new_tagger(
     encoder: Encoder, labels: LabelSet, head: HeadOptions | None = None, unit: Unit = "sentence", seed: int = 0
 ) -> Tagger:
-    """An untrained tagger; ``seed`` is for the first weights of its head."""
+    """An untrained tagger; ``seed`` is for the initial weights of its head."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return Tagger(encoder, Head(encoder.dim, labels, head), labels, unit)

@@ -16,9 +16,7 @@ from tagtrace._checks import DataError, OptionError
 from tagtrace.data import Corpus, Sentence
 from tagtrace.findings import Probabilities, assign_folds, encoder_folds, in_sample, out_of_sample, taught_head
 from tagtrace.findings.judges.folds import MAX_REPEATS
-from tagtrace.findings.judges.probabilities import sentence_rows
 from tagtrace.index import Index
-from tagtrace.influence.scoring.candidates import sentence_documents
 from tagtrace.tagger import Head, HeadOptions, Rows, Step, Tagger, TrainOptions, crf, train_tagger
 from tagtrace.tagger.rows import pad_rows
 from tests import oracles
@@ -86,7 +84,7 @@ def test_out_of_sample_is_what_a_refit_without_the_fold_gives(
     assert found.source == "out-of-sample"
     assert len(calls) == 3
     assert calls[-1] == (index.num_sentences, index.num_sentences)
-    folds = assign_folds(sentence_documents(index), 3, seed=2)
+    folds = assign_folds(index.documents, 3, seed=2)
     assert (len(set(folds[::6].tolist())) == 1) == documents, "doc-0 has sentences 0, 6 and 12"
     for fold in range(3):
         sentences = [
@@ -165,7 +163,7 @@ def test_out_of_sample_with_trusted_sentences(tmp_path: Path) -> None:
     index = make_index(tmp_path)
     trusted = make_tagger().rows(make_sentences(5, seed=7))
     found = out_of_sample(index, 3, seed=2, trusted=trusted, tolerance=1e-9)
-    folds = assign_folds(sentence_documents(index), 3, seed=2)
+    folds = assign_folds(index.documents, 3, seed=2)
     for fold in range(3):
         others = (folds != fold).nonzero().squeeze(1)
         rows = with_trusted(chosen_rows(index, others), trusted, math.ceil(len(others) / 5))
@@ -179,7 +177,7 @@ def test_rows_of_some_sentences_are_theirs(tmp_path: Path) -> None:
     index = make_index(tmp_path, dtype="float16")
     keep = torch.arange(index.num_sentences) % 3 == 1
     keep[:6] = False
-    parts = list(sentence_rows(index, keep))
+    parts = list(index.rows_where(keep))
     assert torch.cat([sentences for sentences, _ in parts]).tolist() == keep.nonzero().squeeze(1).tolist()
     for sentences, rows in parts:
         assert rows.features.dtype == torch.float16

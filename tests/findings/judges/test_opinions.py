@@ -16,7 +16,6 @@ from tagtrace.data import Corpus, Sentence
 from tagtrace.findings import Probabilities, assign_folds, averaged, encoder_opinions, head_opinions, in_sample
 from tagtrace.findings.judges.folds import encoder_folds, out_of_sample
 from tagtrace.index import Index
-from tagtrace.influence.scoring.candidates import sentence_documents
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, Step, Tagger, TrainOptions, refit_head, train_tagger
 from tagtrace.tagger.recursions import run
 from tests.findings.made import LABELS, make_corpus, make_index, make_sentences, make_tagger
@@ -51,7 +50,7 @@ def test_head_opinions_are_those_of_refits_with_the_trusted_sentences(index: Ind
     assert (inside.source, outside.source) == ("in-sample", "out-of-sample")
     assert calls[-1] == (index.num_sentences, index.num_sentences)
     sentences = [index.sentence_rows(sentence_number) for sentence_number in range(index.num_sentences)]
-    folds = assign_folds(sentence_documents(index), 3, seed=2).tolist()
+    folds = assign_folds(index.documents, 3, seed=2).tolist()
     exact = RefitOptions(index.manifest.l2, tolerance=1e-4)
     rows = joined([*sentences, *[trusted] * 4])  # 18 sentences, 5 trusted
     head = refit_head(index.head, rows, exact).head

@@ -46,7 +46,7 @@ class Made:
 
     def findings(self, kind: str) -> list[Finding]:
         """The planted errors of a kind, with the true labels proposed."""
-        numbers = {name: number for number, name in enumerate(self.index.ids())}
+        numbers = {name: number for number, name in enumerate(self.index.ids)}
         planted = [one for one in self.corpus.errors if one.kind == kind]
         return [
             Finding(rank, one.sentence, one.document, numbers[one.sentence], one.start, one.stop, 0, one.tokens, (), (),

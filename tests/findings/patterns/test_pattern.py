@@ -19,7 +19,7 @@ from tagtrace.data import Corpus, LabelSet, ReadOptions, Sentence
 from tagtrace.data.invented import generate
 from tagtrace.data.schemes import segments
 from tagtrace.findings.finding import Finding
-from tagtrace.findings.patterns.conditions import KINDS, Condition, Text
+from tagtrace.findings.patterns.conditions import KINDS, Condition, NumberedText
 from tagtrace.findings.patterns.group_effect import GroupEffect, TrustedFit
 from tagtrace.findings.patterns.pattern import Pattern, find_patterns, g_squared, is_significant
 from tagtrace.index import Index, IndexOptions, build_index
@@ -104,7 +104,7 @@ def listed(index: Index, type_: str) -> list[dict[str, str]]:
 def test_opportunities_are_those_of_a_plain_loop(tmp_path: Path, scheme: str) -> None:
     index = make_index(tmp_path, random_sentences(0, scheme), scheme)
     assert len(index.shards) > 2
-    text = Text(index)
+    text = NumberedText(index)
     for type_ in ("X", "Y", "O"):
         found = text.opportunities(() if type_ == "O" else (type_,), [])
         expected = listed(index, type_)
@@ -119,7 +119,7 @@ def test_a_sentence_that_is_a_document_opens_itself(tmp_path: Path) -> None:
         Sentence(("stop", "it"), ("B-X", "O"), "a:1", "a"),
         Sentence(("Wait", "here"), ("O", "B-X"), "b:0", "b"),
     ]
-    found = Text(make_index(tmp_path, sentences, unit="document")).opportunities(("X",), [])
+    found = NumberedText(make_index(tmp_path, sentences, unit="document")).opportunities(("X",), [])
     assert [found.strings["opening"][code] for code in found.codes["opening"]] == ["Go", "Go", "Wait"]
     assert [found.strings["before"][code] for code in found.codes["before"]] == ["Go", "on", "Wait"]
 
@@ -134,7 +134,7 @@ def test_unlabelled_texts_of_several_tokens(tmp_path: Path) -> None:
         make_finding(index, 2, 4, 2, 5, spell("X", 3)),
         make_finding(index, 3, 2, 0, 1, spell("X", 1)),
     ]
-    found = Text(index).opportunities((), findings)
+    found = NumberedText(index).opportunities((), findings)
     forms = [found.strings["form"][code] for code in found.codes["form"]]
     assert forms == ["a b", "b", "c", "a", "c", "a", "b", "a b", "b", "a", "c", "a b c", "b", "c"]
 
@@ -303,7 +303,7 @@ def test_the_invented_newswire(tmp_path: Path, seed: int) -> None:
     kinds = Counter(error.kind for error in corpus.errors)
     assert kinds["random"] > 8 * kinds["systematic"] > 8 * 30
     index = make_index(tmp_path, corpus.train)
-    sentences = {name: number for number, name in enumerate(index.ids())}
+    sentences = {name: number for number, name in enumerate(index.ids)}
     rng = random.Random(seed)
     findings = [
         make_finding(index, rank, sentences[one.sentence], one.start, one.stop, one.true_labels, rng.uniform(0.4, 1.0))

@@ -16,7 +16,7 @@ from torch import Tensor
 from tagtrace._checks import DataError, OptionError
 from tagtrace.data import Corpus, LabelSet, ReadOptions, Sentence
 from tagtrace.data.schemes import normalise, segments
-from tagtrace.findings.patterns.conditions import Text
+from tagtrace.findings.patterns.conditions import NumberedText
 from tagtrace.findings.ranking.suspicion import group_means, mistaken_for, others_mean, regions, suspicion
 from tagtrace.index import Index, IndexOptions, build_index
 from tagtrace.tagger import new_tagger
@@ -116,13 +116,13 @@ def slow_suspicion(index: Index, believed: Tensor) -> list[float]:
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 1.0, 6.0]))
 def test_suspicion_is_its_definition(index: Index, seed: int, sharpness: float) -> None:
     believed = beliefs(index, seed, sharpness)
-    assert regions(Text(index), believed).tolist() == slow_regions(index, believed)
-    assert suspicion(Text(index), believed).tolist() == pytest.approx(slow_suspicion(index, believed), rel=1e-9)
+    assert regions(NumberedText(index), believed).tolist() == slow_regions(index, believed)
+    assert suspicion(NumberedText(index), believed).tolist() == pytest.approx(slow_suspicion(index, believed), rel=1e-9)
 
 
 def test_regions_are_segments_and_single_tokens_outside(index: Index) -> None:
     """Where the likeliest labels are those given, or spell segments of their own."""
-    text = Text(index)
+    text = NumberedText(index)
     outside = ["O"] * int(index.lengths.max())
     for likeliest in (given_labels(index), [outside[: len(one)] for one in given_labels(index)]):
         found = regions(text, certain(index, likeliest)).split(index.lengths.tolist())
@@ -139,7 +139,7 @@ def test_regions_are_segments_and_single_tokens_outside(index: Index) -> None:
 def test_regions_stay_in_their_sentences(index: Index) -> None:
     """Even where every token is believed to go on with the one before it."""
     goes_on = {"iob2": "I-X", "io": "X", "plain": "NOUN"}[index.labels.scheme]
-    found = regions(Text(index), certain(index, [[goes_on] * len(one) for one in given_labels(index)]))
+    found = regions(NumberedText(index), certain(index, [[goes_on] * len(one) for one in given_labels(index)]))
     sentences = torch.tensor([number for number, _ in sentence_tokens(index)])
     if index.labels.scheme == "plain":
         assert found.tolist() == list(range(index.num_tokens))
@@ -152,7 +152,7 @@ def test_shards_do_not_matter(tmp_path: Path) -> None:
     several = [index_of(tmp_path / str(n), sentences_of(labels), labels, n) for n in (1, 7, 100_000)]
     assert len({len(index.shards) for index in several}) == 3
     believed = beliefs(several[0], 3)
-    found = [suspicion(Text(index), believed) for index in several]
+    found = [suspicion(NumberedText(index), believed) for index in several]
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
     asked = [mistaken_for(index, believed, "X:Y") for index in several]
@@ -172,8 +172,8 @@ def test_by_hand(tmp_path: Path) -> None:
     mean = (first + second) / 2
     r = [(first + mean) / 2, (second + mean) / 2, third, fourth]
     expected = [0.75 * r[0] + 0.25 * r[2], r[1], 0.75 * r[2] + 0.25 * r[0], r[3]]
-    assert suspicion(Text(index), p.double()).tolist() == pytest.approx(expected)
-    assert suspicion(Text(index), p).tolist() == pytest.approx(expected, rel=1e-6)
+    assert suspicion(NumberedText(index), p.double()).tolist() == pytest.approx(expected)
+    assert suspicion(NumberedText(index), p).tolist() == pytest.approx(expected, rel=1e-6)
     assert mistaken_for(index, p.double(), "Y:X").tolist() == pytest.approx([0.2, 0.6, 0.5, 0.0])
     assert mistaken_for(index, p.double(), "O:B-X").tolist() == pytest.approx([0.7, 0.0, 0.0, 0.0])
 
@@ -181,7 +181,7 @@ def test_by_hand(tmp_path: Path) -> None:
 def test_a_label_that_is_ruled_out_is_very_suspicious_not_infinite(tmp_path: Path) -> None:
     index = index_of(tmp_path / "index", [Sentence(("a",), ("O",), "s:0"), Sentence(("b",), ("B-X",), "s:1")],
                      SETS["iob2"])  # fmt: skip
-    found = suspicion(Text(index), certain(index, [["B-Y"], ["B-X"]]))
+    found = suspicion(NumberedText(index), certain(index, [["B-Y"], ["B-X"]]))
     assert found.isfinite().all()
     assert float(found[0]) > 100
     assert float(found[1]) == 0.0
@@ -225,7 +225,7 @@ def test_probabilities_of_other_data_are_refused(index: Index) -> None:
     broken[3, 1] = torch.nan
     for wrong in (believed[:-1], believed[:, :-1], broken):
         with pytest.raises(DataError, match="the probabilities are of other data"):
-            suspicion(Text(index), wrong)
+            suspicion(NumberedText(index), wrong)
         with pytest.raises(DataError, match="the probabilities are of other data"):
             mistaken_for(index, wrong, "X:O")
     for pair, message in (("X", "expected GOLD:PREDICTED"), ("X:Y:O", "expected GOLD"), ("O:WINE", "unknown label")):

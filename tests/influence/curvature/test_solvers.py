@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tagtrace._checks import OptionError
+from tagtrace._progress import Progress
 from tagtrace.influence.curvature.choice import balanced
 from tagtrace.influence.curvature.operators import Hessian, Identity, Kronecker, Operator
 from tagtrace.influence.curvature.solvers import Balanced, Cholesky, ConjugateGradient, Direct, SolveError, Solver
@@ -19,7 +20,6 @@ from tagtrace.tagger import preconditioner as preconditioner_module
 from tagtrace.tagger.objective import HessianProduct, Objective
 from tagtrace.tagger.preconditioner import TokenPreconditioner
 from tagtrace.tagger.rows import unpad_rows
-from tagtrace.tagger.tagger import Progress
 from tests.strategies import HEADS, LABELS, random_rows, random_theta
 
 OPERATORS: dict[str, Callable[..., Operator]] = {

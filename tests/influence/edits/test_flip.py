@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations, product
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from tagtrace._checks import OptionError
 from tagtrace.data import LabelSet, violations
+from tagtrace.index import Index
 from tagtrace.influence import Edit, Query, Refiner, Retrainer
 from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.curvature.solvers import Cholesky
@@ -52,7 +55,8 @@ class Fitted:
         self.objective = Objective(self.head, rows, l2)
         self.solver = Cholesky(Hessian(self.objective.hessian(self.head.flat())))
         self.retrainer = Retrainer(self.objective, rows, self.head.flat(), self.solver)
-        self.flipper = Flipper(labels, Refiner(self.head, rows, self.solver.inverse), self.retrainer)
+        index = cast(Index, SimpleNamespace(labels=labels))
+        self.flipper = Flipper(index, Refiner(self.head, rows, self.solver.inverse), self.retrainer)
 
     def retrained(self, edits: Sequence[Edit]) -> Head:
         return self.head.at(self.retrainer.retrain(edits, tolerance=1e-8).theta)
@@ -258,7 +262,7 @@ def test_flip_to_named_labels() -> None:
     query = make_query(21)
     usual = fitted.flipper.flip(query, "relabel")
     named = next(label for label in (0, 1, 3) if (label,) not in (usual.labels_before, usual.labels_after))
-    found = fitted.flipper.flip(query, "relabel", to=[named])
+    found = fitted.flipper.flip(query, "relabel", to=TWO_TYPES.decode([named]))
     assert found.found
     assert found.labels_after == (named,)
     assert best_labels(query, fitted.retrained(found.edits)) == (named,)
@@ -293,12 +297,12 @@ def test_bad_questions() -> None:
         ({"edit": "paint"}, "expected one of"),
         ({"kind": "word"}, "expected one of"),
         ({"most": 0}, "at least 1"),
-        ({"to": [0, 0]}, "name as many labels"),
-        ({"to": best}, "nothing to flip"),
-        ({"to": [2]}, "scheme forbids"),
+        ({"to": ["O", "O"]}, "2 labels for 1 tokens"),
+        ({"to": TWO_TYPES.decode(best)}, "nothing to flip"),
+        ({"to": TWO_TYPES.decode([2])}, "scheme forbids"),
     ):
         with pytest.raises(OptionError, match=message):
             fitted.flipper.flip(query, **arguments)  # type: ignore[arg-type]
     alone = Query(query.features, torch.tensor([0, 1, 2, 0]), 1, 2)  # between O and I-X only B-X may stand
-    with pytest.raises(OptionError, match="longer --segment"):
+    with pytest.raises(OptionError, match="choose a longer segment"):
         fitted.flipper.flip(alone)

@@ -12,7 +12,6 @@ from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.influence.edits.logit_space import LogitSpace
 from tagtrace.influence.edits.retrain import settled
-from tagtrace.influence.query import sentence_rows
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, crf, refit_head
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import pad_rows
@@ -182,7 +181,7 @@ def test_logit_space_is_the_chain_rule(options: HeadOptions) -> None:
     space = LogitSpace(head, rows.features.double(), rows.lengths, torch.tensor([2, 1]))
     eye = torch.eye(head.num_parameters, dtype=torch.float64)
     jacobian = torch.stack([space.seen_from(unit.expand(2, -1)) for unit in eye], 2)  # B (G, M, P)
-    parts = (Rows(rows.features[:5], rows.labels[:5], rows.lengths[:2]), sentence_rows(rows, 2))
+    parts = (Rows(rows.features[:5], rows.labels[:5], rows.lengths[:2]), rows.sentence(2))
     for group, part in enumerate(parts):
         hessian = Objective(head, part, l2=1e-300).hessian(head.flat())(eye) * len(part.lengths)
         found = jacobian[group].T @ space.curvature()[group] @ jacobian[group]
@@ -271,7 +270,7 @@ def test_a_gradient_left_by_the_refit_is_not_put_down_to_an_edit() -> None:
     assert objective.evaluate(rough.flat()).max_gradient > 1e-6
     theta = settled(objective, rough.flat(), solver)
     assert objective.evaluate(theta).max_gradient < 1e-12
-    same = Edit(2, 3, 6, tuple(sentence_rows(rows, 2).labels[3:6].tolist()))  # the labels it has
+    same = Edit(2, 3, 6, tuple(rows.sentence(2).labels[3:6].tolist()))  # the labels it has
     assert (Retrainer(objective, rows, theta, solver).retrain([same]).theta - theta).abs().max() < 1e-11
 
 

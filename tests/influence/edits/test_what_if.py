@@ -11,7 +11,7 @@ from tagtrace.data.invented import generate, write_invented
 from tagtrace.index import IndexOptions, build_index
 from tagtrace.influence import Edit, Explainer, Query
 from tagtrace.influence.edits import refine as module
-from tagtrace.influence.edits.what_if import check_edits, what_if
+from tagtrace.influence.edits.what_if import check_edits
 from tagtrace.tagger import Head, HeadOptions, Lexical, LexicalOptions, RefitOptions, Rows, new_tagger, refit_head
 from tests.strategies import LABELS, random_rows
 
@@ -38,7 +38,7 @@ def make(explainer: Explainer, sentence_number: int = 3, start: int = 0, stop: i
 def test_relabelling_is_training_on_other_labels(explainer: Explainer) -> None:
     query, rows = make(explainer), explainer.rows
     edits = [Edit(3, 0, 2, (1, 2)), Edit(7, 1, 2, (0,))]
-    found = what_if(explainer, query, edits, verify=True)
+    found = explainer.what_if(query, edits, "verify")
     labels = rows.labels.clone()
     for edit in edits:
         first = int(rows.lengths[: edit.sentence_number].sum())
@@ -55,22 +55,27 @@ def test_relabelling_is_training_on_other_labels(explainer: Explainer) -> None:
     assert abs(verified.change) > 0.01
 
 
-def test_verify_only_when_asked_or_too_large(explainer: Explainer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_to_refine_is_one_newton_step(explainer: Explainer, monkeypatch: pytest.MonkeyPatch) -> None:
     query = make(explainer)
-    small = what_if(explainer, query, [Edit(3, 0, 1)])
+    small = explainer.what_if(query, [Edit(3, 0, 1)])
     assert list(small.effects) == ["refine"]
     assert small.best.change > 0  # the query's own label supports it
     monkeypatch.setattr(module, "MAX_LOGITS", 10)
-    large = what_if(explainer, query, [Edit(3, 0, 1)])
-    assert list(large.effects) == ["verify"]
-    assert large.best.change == pytest.approx(small.best.change, rel=0.2)
+    large = explainer.what_if(query, [Edit(3, 0, 1)])
+    assert list(large.effects) == ["step"]
+    moved = explainer.optimum.at(explainer.retrainer.first_step([Edit(3, 0, 1)]))
+    assert large.best.after == pytest.approx(float(query.loss(moved).detach()))
+    assert large.best.change == pytest.approx(small.best.change, rel=0.5)
+    both = explainer.what_if(query, [Edit(3, 0, 1)], "verify")
+    assert list(both.effects) == ["step", "verify"]
+    assert both.rung == "verify"
 
 
 def test_groups_differ_from_single_edits(explainer: Explainer) -> None:
     query = make(explainer)
     one, two = Edit(3, 0, 2), Edit(3, 2, 3)
-    together = what_if(explainer, query, [one, two]).best.change
-    alone = [what_if(explainer, query, [edit]).best.change for edit in (one, two)]
+    together = explainer.what_if(query, [one, two]).best.change
+    alone = [explainer.what_if(query, [edit]).best.change for edit in (one, two)]
     assert all(together != pytest.approx(change, rel=1e-3) for change in alone)
 
 
@@ -81,12 +86,12 @@ def test_bad_edits(explainer: Explainer) -> None:
         ([Edit(10**6, 0, 1)], "there are sentences 0 to"),
         ([Edit(-1, 0, 1)], "there are sentences 0 to"),
         ([Edit(3, 0, 1, (99,))], "there are labels 0 to"),
-        ([Edit(3, 0, 2), Edit(3, 1, 3)], "both hold token 1"),
+        ([Edit(3, 0, 2), Edit(3, 1, 3)], "overlap at token 1"),
         ([Edit(3, 0, 999)], "does not lie"),
         ([Edit(3, 0, 2, (1,))], "needs 2 labels"),
     ):
         with pytest.raises(OptionError, match=message):
-            what_if(explainer, query, edits)
+            explainer.what_if(query, edits)
 
 
 def test_constraints_are_kept() -> None:

@@ -117,7 +117,7 @@ def test_a_query_of_two_types_has_the_label_of_segments_with_both(index: Index) 
 def test_filters_come_before_the_strongest(index: Index) -> None:
     explainer, query = Explainer(index), query_of(index, ("B-ORG",))
     everything = explainer.explain(query, top=10**6)
-    filtered = explainer.explain(query, top=3, keep=Filter(label="PER"))
+    filtered = explainer.explain(query, top=3, where=Filter(label="PER"))
     labels = {(c, t): label for c in range(index.num_sentences) for t, label in enumerate(index.sentence(c).labels)}
     for all_of_them, found in (
         (everything.supporters, filtered.supporters),

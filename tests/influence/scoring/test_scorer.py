@@ -15,7 +15,6 @@ from tagtrace.index import Index, IndexOptions, build_index
 from tagtrace.influence import Candidates, Explainer, Query, find_candidates
 from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.scoring import scorer as scores
-from tagtrace.influence.scoring.filters import label_types
 from tagtrace.influence.scoring.scorer import shortlist
 from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, Rows, new_tagger
 from tagtrace.tagger.objective import Objective
@@ -71,7 +70,7 @@ class Dense:
         rows = Rows(explainer.rows.features.double(), explainer.rows.labels, explainer.rows.lengths)
         self.head, self.candidates = index.head, candidates
         gradients = segment_gradients(self.head, rows, candidates.segments)
-        types = label_types(index.labels)
+        types = index.labels.type_of
         totals, means, self.types = [], [], []
         owner = torch.arange(len(candidates)) if candidates.owner is None else candidates.owner
         for number in range(len(candidates)):
@@ -137,7 +136,7 @@ def test_scores_are_their_formulas(explainer: Explainer, kind: str) -> None:
 def test_the_label_turns_the_sign_of_a_neighbour(explainer: Explainer, kind: str) -> None:
     index = explainer.index
     query = query_of(index)
-    types = label_types(index.labels)
+    types = index.labels.type_of
     wanted = {types[label] for label in query.labels[query.start : query.stop].tolist()}
     dense = Dense(explainer, find_candidates(index, kind, 2))  # type: ignore[arg-type]
     is_whole = kind in ("sentence", "document")

@@ -10,7 +10,7 @@ from tagtrace._checks import OptionError
 from tagtrace.findings import Queries, read_trusted
 from tagtrace.findings.judges.probabilities import token_segments
 from tagtrace.index import Index
-from tagtrace.influence import Explainer, Kind, Query, Score
+from tagtrace.influence import Explainer, Query, Score, SegmentKind
 from tagtrace.influence.curvature.choice import Curvature
 from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.reproduce.shared import retrieval as strongest
@@ -94,7 +94,7 @@ def test_products_along_directions_are_dense_ones(index: Index) -> None:
 
 
 def below_the_best(
-    index: Index, asked: Queries, found: Tensor, score: Score, kind: Kind, curvature: Curvature
+    index: Index, asked: Queries, found: Tensor, score: Score, kind: SegmentKind, curvature: Curvature
 ) -> float:
     """How much lower the explainer scores what was found than what it puts first, relatively; the worst of all.
 

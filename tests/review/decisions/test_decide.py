@@ -225,7 +225,7 @@ def test_a_retried_undo_undoes_once(ada: Client) -> None:
 
 
 def bulk(client: Client, ranks: range, key: str | None = None) -> dict[str, object]:
-    found = [client.review.texts.by_rank[rank] for rank in ranks]
+    found = [client.review.data.by_rank[rank] for rank in ranks]
     wishes = [
         {
             "rank": one.rank,

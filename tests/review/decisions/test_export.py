@@ -9,7 +9,7 @@ import pytest
 
 from tagtrace.data import LabelSet, ReadOptions, read_corpus, write_corpus
 from tagtrace.findings.fix import read_changes, replay
-from tagtrace.review import Decisions, Review, Store, Texts
+from tagtrace.review import Decisions, Review, Store, TrainingData
 from tests.review.made import Client, light_review, write_light
 
 
@@ -111,7 +111,7 @@ def test_the_log_is_imported_elsewhere(ada: Client, tmp_path: Path, name: str) -
     if name != "train.conll":
         (other / "train.conll").rename(other / name)
         corpus = read_corpus(other / name)
-        texts = Texts(corpus, LabelSet.from_sentences(corpus.sentences, "iob2"))
+        texts = TrainingData(corpus, LabelSet.from_sentences(corpus.sentences, "iob2"))
         cleo = Client(Review("copy", "cleo", Decisions(texts, Store(other / "d.sqlite")), other / "export"))
     else:
         cleo = Client(light_review(other, "cleo"))
@@ -144,7 +144,7 @@ def test_changes_that_go_on_from_each_other_are_imported(ada: Client, tmp_path: 
 
 
 def test_labels_the_tagger_does_not_know_are_skipped(ada: Client) -> None:
-    change = {"rank": 0, "sentence": ada.review.texts.sentences[0].id, "line": 3, "start": 0, "stop": 1,
+    change = {"rank": 0, "sentence": ada.review.data.sentences[0].id, "line": 3, "start": 0, "stop": 1,
               "tokens": ["Club0"], "given": ["B-LOC"], "new": ["B-ORG"], "repaired": 0}  # fmt: skip
     log = json.dumps({**change, "new": ["B-SHIP"]}) + "\n" + json.dumps(change)
     found = ada.post("import", {"log": log})
@@ -155,7 +155,7 @@ def test_labels_the_tagger_does_not_know_are_skipped(ada: Client) -> None:
 def test_a_log_of_other_data_is_skipped_with_reasons(ada: Client) -> None:
     change = {"rank": 1, "sentence": "train-0:0", "line": 3, "start": 0, "stop": 1, "tokens": ["Club0"],
               "given": ["B-LOC"], "new": ["B-ORG"], "repaired": 0}  # fmt: skip
-    sentence = ada.review.texts.sentences[0].id
+    sentence = ada.review.data.sentences[0].id
     others = [{**change, "sentence": sentence, "tokens": ["Club1"]}, {**change, "sentence": sentence, "given": ["O"]},
               {**change, "sentence": "nowhere"}, {**change, "sentence": sentence, "start": 40, "stop": 41}]  # fmt: skip
     found = import_log(ada, "".join(json.dumps(one) + "\n" for one in others))
@@ -179,7 +179,7 @@ def test_json_lines_are_exported_in_their_own_format(tmp_path: Path) -> None:
             '{"tokens":["<b>&amp;</b>"],"ner_tags":[2],"id":"b"}']  # fmt: skip
     path.write_text("\n".join(rows))
     corpus = read_corpus(path, ReadOptions(labels=("O", "B-LOC", "B-ORG")))
-    texts = Texts(corpus, LabelSet(("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG"), "iob2"))
+    texts = TrainingData(corpus, LabelSet(("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG"), "iob2"))
     ada = Client(Review("rows", "ada", Decisions(texts, Store(tmp_path / "d.sqlite")), tmp_path / "export"))
     ada.post("decisions", {"sentence_number": 0, "start": 0, "stop": 1, "action": "relabel", "labels": ["B-ORG"]})
     body = {"sentence_number": 0, "start": 0, "stop": 2, "action": "relabel", "labels": ["B-ORG", "I-ORG"]}

@@ -15,7 +15,7 @@ import pytest
 
 from tagtrace._checks import OptionError
 from tagtrace.data import LabelSet, read_corpus
-from tagtrace.review import Decisions, Review, Store, Texts
+from tagtrace.review import Decisions, Review, Store, TrainingData
 from tagtrace.review.http.app import make_app
 from tagtrace.review.http.gate import MAX_BODY, MAX_IMPORT
 from tagtrace.review.http.serve import address, check_host, listen
@@ -242,7 +242,7 @@ def test_text_is_sent_as_json_and_never_in_the_page(tmp_path: Path) -> None:
     bad = "<script>alert(1)</script>"
     (tmp_path / "train.conll").write_text(f"{bad}\tB-X\n")
     corpus = read_corpus(tmp_path / "train.conll")
-    texts = Texts(corpus, LabelSet.from_sentences(corpus.sentences, "iob2"))
+    texts = TrainingData(corpus, LabelSet.from_sentences(corpus.sentences, "iob2"))
     ada = Client(Review(bad, bad, Decisions(texts, Store(tmp_path / "d.sqlite")), tmp_path / "export"))
     for path in ("/", f"/why?sentence={bad}", f"/errors?text={bad}"):
         assert "alert(1)" not in ada.http.get(path).text

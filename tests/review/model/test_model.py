@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from tagtrace.data import differences, read_corpus
-from tagtrace.findings.finding import spelled
+from tagtrace.data.schemes import spelled
 from tagtrace.findings.patterns.group_effect import pattern_edits
-from tagtrace.influence import Edit, Explainer, Query, what_if
+from tagtrace.influence import Edit, Explainer, Query
 from tagtrace.review import ProjectFile, open_review
 from tagtrace.review.http import answer_shapes as shapes
 from tagtrace.review.model.explainers import Explainers
@@ -171,20 +171,23 @@ def edits_of(ada: Client, error: dict[str, Any]) -> list[dict[str, Any]]:
 def test_what_if_is_what_the_library_says(ada: Client, file: ProjectFile, error: dict[str, Any]) -> None:
     edits, index = edits_of(ada, error), ada.review.the_model().index
     found = ada.post("what-if", where(error, edits=edits))
-    expected = what_if(
-        Explainer(index),
-        query_of(ada, file, error),
-        [
-            Edit(
-                one["sentence_number"],
-                one["start"],
-                one["stop"],
-                one["labels"] and tuple(index.labels.encode(one["labels"])),
-            )
-            for one in edits
-        ],
-        verify=True,
-    ).effects
+    expected = (
+        Explainer(index)
+        .what_if(
+            query_of(ada, file, error),
+            [
+                Edit(
+                    one["sentence_number"],
+                    one["start"],
+                    one["stop"],
+                    one["labels"] and tuple(index.labels.encode(one["labels"])),
+                )
+                for one in edits
+            ],
+            "verify",
+        )
+        .effects
+    )
     assert found["rung"] == "refine"
     assert found["edits"] == 2
     assert (found["loss_before"], found["loss_after"]) == pytest.approx(
@@ -207,7 +210,7 @@ def test_what_if_is_what_the_library_says(ada: Client, file: ProjectFile, error:
 
 def test_a_whole_pattern_can_be_supposed(ada: Client, error: dict[str, Any]) -> None:
     pattern = ada.get("patterns")["items"][0]
-    members = [one for one in ada.review.texts.findings if one.pattern == pattern["number"]]
+    members = [one for one in ada.review.data.findings if one.pattern == pattern["number"]]
     assert len(members) == sum(pattern["progress"].values())
     found = ada.post("what-if", where(error, pattern=pattern["number"]))
     assert found["edits"] == len(pattern_edits(ada.review.the_model().index, members))

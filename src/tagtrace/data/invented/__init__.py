@@ -1,4 +1,4 @@
-"""A small corpus of invented newswire with known label errors: the demo's data, made without a download."""
+"""A small corpus of invented newswire with known label errors: the demo's data, generated without a download."""
 
 from tagtrace.data.invented.planting import (
     SYSTEMATIC_KIND,

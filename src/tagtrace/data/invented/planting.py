@@ -1,6 +1,6 @@
-"""A small corpus of invented newswire with known label errors: the demo's data, made without a download.
+"""A small corpus of invented newswire with known label errors: the demo's data, generated without a download.
 
-Clubs are named after cities and companies after people, so a tagger has to read the context: a team is ORG
+Clubs are named after cities and companies after people, so a tagger has to use the context: a team is ORG
 (``Varnholt beat Ostrel``), the place it plays in is LOC (``police in Varnholt``). Two kinds of wrong labels are
 planted in the training split, and only there:
 
@@ -39,7 +39,7 @@ class PlantedError:
 
     document: str
     sentence: str
-    """Its id. Documents and sentences have the names they get when ``train.conll`` is read back."""
+    """Its id. Documents and sentences have the ids that they get when ``train.conll`` is read."""
     row: int
     """How many tokens of the training file precede ``start``."""
     start: int
@@ -49,7 +49,7 @@ class PlantedError:
     planted_labels: tuple[str, ...]
     true_type: str
     planted_type: str
-    """The type of the planted segment, ``O`` where the segment was dropped."""
+    """The type of the planted segment, ``O`` if the segment was dropped."""
     kind: str
     """``systematic`` or ``random``."""
 
@@ -91,10 +91,10 @@ def generate(
     the remaining segments with a random one.
     """
     if num_documents < 20:
-        raise OptionError(f"num_documents is {num_documents}: at least 20 are needed")
+        raise OptionError(f"num_documents {num_documents}: must be at least 20")
     for name, share in (("systematic_share", systematic_share), ("random_share", random_share)):
         if not 0 <= share <= 1:
-            raise OptionError(f"{name} is {share}: a number from 0 to 1 is needed")
+            raise OptionError(f"{name} {share}: must be from 0 to 1")
     rng = Random(f"text {seed}")
     pools = deal_names(rng)
     num_held_out = round(0.15 * num_documents)
@@ -159,7 +159,7 @@ def _plant(
 
 
 def _wrong(segment: Segment, free: Sequence[bool], rng: Random) -> Segment | None:
-    """The segment with another type or boundary, or nothing; it grows only over tokens that are free."""
+    """The segment with another type or boundary, or None; it grows only over free tokens."""
     start, stop = segment.start, segment.stop
     boundaries: list[Segment] = []
     if stop - start > 1:

@@ -35,7 +35,7 @@ class Written(NamedTuple):
 
 
 class _Pool(NamedTuple):
-    """The entries of one list that a split uses: those every split shares and its own."""
+    """The entries of one list that a split uses: those shared by all splits and its own."""
 
     shared: tuple[str, ...]
     own: tuple[str, ...]
@@ -69,7 +69,7 @@ class _Name:
 
     forms: dict[str, tuple[str, str]]
     usual: str = ""
-    """The form of a mention that asks for none."""
+    """The form of a mention that does not name one."""
     later: str = ""
     """The form of most mentions after the first."""
 
@@ -286,7 +286,7 @@ class _Writer:
     cast: _Cast
     rng: Random
 
-    def document(self, steps: Sequence[words.Step]) -> Iterator[list[_Word]]:
+    def document(self, steps: Sequence[words.DocumentPart]) -> Iterator[list[_Word]]:
         for step in steps:
             alternatives = shuffled(self._alternatives(step.rule), self.rng)
             for i in range(self.rng.randrange(step.low, step.high + 1)):

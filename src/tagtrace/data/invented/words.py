@@ -855,39 +855,44 @@ a statue of {person} stands in {city} .
 """
 
 
-class Step(NamedTuple):
+class DocumentPart(NamedTuple):
     """A part of a document: between ``low`` and ``high`` sentences from one rule."""
 
     rule: str
     low: int = 1
     high: int = 1
     how: str = ""
-    """``headline``, ``capitals``, ``rows`` (all of one alternative) or nothing (each of another alternative)."""
+    """``headline``, ``capitals``, ``rows`` (all of one alternative) or empty (each of another alternative)."""
 
 
-_OPENING = (Step("headline", how="headline"), Step("byline", 0, 1), Step("dateline", how="capitals"), Step("lead"))
+_OPENING = (
+    DocumentPart("headline", how="headline"),
+    DocumentPart("byline", 0, 1),
+    DocumentPart("dateline", how="capitals"),
+    DocumentPart("lead"),
+)
 _MATCH = (
-    Step("headline", how="headline"),
-    Step("dateline", how="capitals"),
-    Step("lead"),
-    Step("deeds", 2, 3),
-    Step("body", 2, 4),
-    Step("score-line", 0, 1),
-    Step("scorers", 0, 1),
-    Step("attendance", 0, 1),
+    DocumentPart("headline", how="headline"),
+    DocumentPart("dateline", how="capitals"),
+    DocumentPart("lead"),
+    DocumentPart("deeds", 2, 3),
+    DocumentPart("body", 2, 4),
+    DocumentPart("score-line", 0, 1),
+    DocumentPart("scorers", 0, 1),
+    DocumentPart("attendance", 0, 1),
 )
 _ROUNDUP = (
-    Step("headline", how="headline"),
-    Step("dateline", how="capitals"),
-    Step("lead"),
-    Step("result", 2, 4, "rows"),
-    Step("tail"),
-    Step("row", 2, 4, "rows"),
-    Step("notes", 0, 1),
+    DocumentPart("headline", how="headline"),
+    DocumentPart("dateline", how="capitals"),
+    DocumentPart("lead"),
+    DocumentPart("result", 2, 4, "rows"),
+    DocumentPart("tail"),
+    DocumentPart("row", 2, 4, "rows"),
+    DocumentPart("notes", 0, 1),
 )
-_RACE = (*_OPENING, Step("row", 2, 4, "rows"), Step("body", 1, 3), Step("deeds", 1, 2))
-_STORY = (*_OPENING, Step("turns", 1, 2), Step("body", 2, 4))
-_TALE = (*_OPENING, Step("body", 3, 6))
+_RACE = (*_OPENING, DocumentPart("row", 2, 4, "rows"), DocumentPart("body", 1, 3), DocumentPart("deeds", 1, 2))
+_STORY = (*_OPENING, DocumentPart("turns", 1, 2), DocumentPart("body", 2, 4))
+_TALE = (*_OPENING, DocumentPart("body", 3, 6))
 SHAPES = {"roundup": _ROUNDUP, "sport": _MATCH, "race": _RACE, "culture": _TALE, "": _STORY}
 
 FAMILY = {"football": "sport", "handball": "sport", "hockey": "sport", "cycling": "race", "tennis": "race"}

@@ -1,16 +1,15 @@
-"""Out-of-sample probabilities by cross-validation: each sentence judged by a tagger that has not seen its document.
+"""Out-of-sample probabilities by cross-validation: each sentence is judged by a tagger that has not seen its document.
 
 ``out_of_sample`` refits the head for each fold on the features of the others: cheap, but the encoder has seen every
 label. ``encoder_folds`` trains an encoder for each fold too, and keeps finished folds in a folder. Both may learn from
 trusted sentences as well: the heads together with the training data, the taggers after it (``recipes.train_further``).
 
-folds.json           what they belong to (tagger, data, trusted data, options), and the checksum of each file
+folds.json           what the folds depend on (tagger, data, trusted data, options), and the checksum of each file
 fold-0.safetensors   marginals (n, C), conditional (n,) and joint (b,) losses of the fold's sentences
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -21,17 +20,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError, OptionError, TagtraceError
-from tagtrace._files import file_moved_when_whole
+from tagtrace._checks import DataError, OptionError
+from tagtrace._progress import Progress
+from tagtrace._run_folder import RunFolder
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
-from tagtrace.findings.judges.probabilities import Probabilities, empty, fill, fill_by, sentence_rows, token_places
+from tagtrace.findings.judges.probabilities import Probabilities, empty, fill, fill_by
 from tagtrace.findings.judges.recipes import train_further
 from tagtrace.index import Index
-from tagtrace.index.files import FileRecord, map_tensors, write_tensors
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
 from tagtrace.index.shards import join_rows
-from tagtrace.influence.scoring.candidates import sentence_documents
 from tagtrace.tagger import (
     Head,
     RefitOptions,
@@ -43,21 +41,21 @@ from tagtrace.tagger import (
     remove_checkpoint,
     train_tagger,
 )
-from tagtrace.tagger.tagger import Progress
+from tagtrace.tagger.rows import token_places
 
 FORMAT = 2
 MARKER = "folds.json"
 MAX_REPEATS = 20
-"""Of trusted sentences, where they are very few."""
+"""Maximum number of times that trusted sentences are repeated."""
 
 _log = logging.getLogger(__name__)
 
 
 def assign_folds(documents: Sequence[str], num_folds: int = 5, seed: int = 0) -> Tensor:
-    """A fold for each sentence, (B,): sentences of one document together, folds of like numbers of documents.
+    """The fold of each sentence, (B,): a document is never split, and folds have about the same number of documents.
 
-    ``documents`` has the name of each sentence's document; a sentence without one, or of the only one that there is, is
-    a document of its own.
+    ``documents`` has the name of each sentence's document. A sentence without a document is a document of its own; so
+    is every sentence if there is only one document.
     """
     if num_folds < 2:
         raise OptionError(f"num_folds {num_folds}: must be at least 2")
@@ -84,18 +82,17 @@ def out_of_sample(
     device: torch.device | None = None,
     progress: Progress | None = None,
 ) -> Probabilities:
-    """Of heads refitted without each fold, as the index's was (same l2), from a warm start at it.
+    """The probabilities of heads refitted without each fold, with the l2 of the index and a warm start at its head.
 
     ``trusted`` sentences are added to every fold (``taught_head``). ``tolerance`` is for max |gradient|. ``progress``
-    counts the sentences whose probabilities are known.
+    counts the sentences that have been judged.
     """
-    folds = assign_folds(sentence_documents(index), num_folds, seed)
-    labels = torch.cat([shard.labels for shard in index.shards])
-    found = empty(index.lengths, labels, len(index.labels), "out-of-sample")
+    folds = assign_folds(index.documents, num_folds, seed)
+    found = empty(index.lengths, index.label_ids, len(index.labels), "out-of-sample")
     done = 0
     for fold in range(num_folds):
         head = taught_head(index, folds != fold, trusted, tolerance=tolerance, device=device)
-        for sentences, part in sentence_rows(index, folds == fold):
+        for sentences, part in index.rows_where(folds == fold):
             fill(found, sentences, head, part)
             done += len(sentences)
         if progress is not None:
@@ -113,13 +110,13 @@ def taught_head(
 ) -> Head:
     """The index's head refitted on the sentences where ``keep`` (B,) is True, and on ``trusted`` ones.
 
-    Trusted sentences are few: they are repeated until they are at least as many as the others, so that what they teach
-    is not drowned.
+    Trusted sentences are few: they are repeated, at most ``MAX_REPEATS`` times, until they are at least as many as the
+    others, so that what they teach is not drowned out.
     """
-    rows = [part for _, part in sentence_rows(index, keep)]
+    rows = [part for _, part in index.rows_where(keep)]
     if trusted is not None:
         if len(trusted.lengths) == 0:
-            raise DataError("there are no trusted sentences to learn from; give some")
+            raise DataError("there are no trusted sentences to learn from; give at least one")
         num_repeats = math.ceil(int(keep.sum()) / len(trusted.lengths))
         stored = Rows(trusted.features.to(rows[0].features.dtype), trusted.labels, trusted.lengths)
         rows += [stored] * min(num_repeats, MAX_REPEATS)
@@ -140,10 +137,10 @@ def encoder_folds(
     training: Callable[[int, Step], None] | None = None,
     progress: Progress | None = None,
 ) -> Probabilities:
-    """Of copies of ``tagger``, each trained on the other folds only; in the order of an index of ``corpus``.
+    """The probabilities of copies of ``tagger``, each trained on the other folds only, in the order of an index.
 
     ``tagger`` is untrained: one that has seen the labels would leak them. Each copy is trained further on ``trusted``
-    sentences, where there are any. Finished folds are kept in ``folder``, so a run that is killed goes on when called
+    sentences, if there are any. Finished folds are kept in ``folder``, so that an interrupted run resumes when called
     again with the same arguments. ``training`` is called with (fold, step).
     """
     options = options or TrainOptions()
@@ -154,11 +151,11 @@ def encoder_folds(
     lengths = torch.tensor([len(sentence) for sentence in sentences])
     labels = torch.tensor([label for sentence in sentences for label in tagger.labels.encode(sentence.labels)])
     found = empty(lengths, labels, len(tagger.labels), "out-of-sample")
-    kept = KeptFolds(Path(folder), folds_owner(tagger, corpus, trusted, options, num_folds, seed))
+    kept = kept_folds(folder, folds_owner(tagger, corpus, trusted, options, num_folds, seed))
     done = 0
     for fold in range(num_folds):
         held_out = (folds == fold).nonzero().squeeze(1)
-        if not kept.load(fold, found, held_out):
+        if not load_fold(kept, fold, found, held_out):
             checkpoint = kept.folder / f"training-{fold}"
             trained = deepcopy(tagger)
             others = [sentences[number] for number in (folds != fold).nonzero().squeeze(1).tolist()]
@@ -167,7 +164,7 @@ def encoder_folds(
             if trusted:
                 train_further(trained, trusted, options, report)
             fill_by(trained, found, held_out, sentences)
-            kept.save(fold, found, held_out)
+            save_fold(kept, fold, found, held_out)
             remove_checkpoint(checkpoint)
         done += len(held_out)
         if progress is not None:
@@ -176,22 +173,22 @@ def encoder_folds(
 
 
 def _checked_sentences(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
-    """The sentences of the corpus; refuses what would leak labels or cannot be trained."""
+    """The sentences of the corpus; raises if the tagger would leak labels or cannot be trained."""
     if not tagger.encoder.trainable:
-        raise OptionError(f"a {tagger.encoder.kind} encoder is not trained; refit the head alone for each fold")
+        raise OptionError(f"a {tagger.encoder.kind} encoder cannot be trained; refit only the head for each fold")
     if tagger.record.keys() & {"training", "refit"}:
-        raise OptionError("the tagger is trained already and has seen the labels; give an untrained one")
+        raise OptionError("the tagger is already trained and has seen the labels; give an untrained one")
     sentences = tagger.labelled(corpus.sentences, "training")
     names = [(sentence.path, sentence.document) for sentence in sentences if sentence.document]
     if tagger.unit == "document" and len(set(names)) < len(names):
-        raise DataError(f"{corpus.path}: a document stands in two places; put its sentences together")
+        raise DataError(f"{corpus.path}: the sentences of a document are not next to each other; put them together")
     return sentences
 
 
 def folds_owner(
     tagger: Tagger, corpus: Corpus, trusted: Sequence[Sentence], options: TrainOptions, num_folds: int, seed: int
 ) -> dict[str, Any]:
-    """All that the folds depend on."""
+    """Everything that the folds depend on."""
     return {
         "format": FORMAT,
         "tagger": tagger_fingerprint(tagger),
@@ -203,57 +200,33 @@ def folds_owner(
     }
 
 
-class KeptFolds:
-    """The finished folds in a folder; refuses those of another run."""
+def kept_folds(folder: str | Path, owner: dict[str, Any]) -> RunFolder:
+    """The folder of finished folds; raises if it belongs to another run."""
+    return RunFolder(folder, MARKER, owner, "folds").open()
 
-    def __init__(self, folder: Path, owner: dict[str, Any]) -> None:
-        self.folder, self.owner = folder, owner
-        self.files: dict[str, FileRecord] = {}
-        path = folder / MARKER
-        if not path.exists():
-            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-                raise OptionError(f"{folder}: holds no {MARKER}, so it is not used for folds; choose another folder")
-            folder.mkdir(parents=True, exist_ok=True)
-            self._note()
-            return
-        try:
-            saved = json.loads(path.read_text(encoding="utf-8"))
-            changed = [name for name, value in owner.items() if saved["owner"].get(name) != value]
-            self.files = {file["name"]: FileRecord(**file) for file in saved["files"]}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise OptionError(f"{path}: damaged; delete the folder to begin the folds again") from error
-        if changed:
-            raise OptionError(f"{folder}: folds of another run (different {', '.join(changed)}); choose another folder")
 
-    def load(self, fold: int, into: Probabilities, sentences: Tensor) -> bool:
-        """Fill in the fold's sentences from its file; False where it is not there, or damaged."""
-        record = self.files.get(_name(fold))
-        if record is None:
-            return False
-        try:
-            record.check(self.folder, contents=True)
-            saved = map_tensors(self.folder / record.name)
-            tokens = token_places(into.lengths, sentences)
-            into.marginals[tokens] = saved["marginals"]
-            into.conditional_losses[tokens] = saved["conditional"]
-            into.joint_losses[sentences] = saved["joint"]
-        except (TagtraceError, KeyError, RuntimeError):
-            _log.warning("%s: damaged; trained again", self.folder / record.name)
-            return False
-        return True
+def load_fold(kept: RunFolder, fold: int, into: Probabilities, sentences: Tensor) -> bool:
+    """Fill in the fold's sentences from its file; False if the file is missing or damaged."""
+    saved, tokens = kept.read(_name(fold)), token_places(into.lengths, sentences)
+    if saved is None:
+        if kept.has(_name(fold)):
+            _log.warning("%s: damaged; trained again", kept.folder / _name(fold))
+        return False
+    try:
+        into.marginals[tokens] = saved["marginals"]
+        into.conditional_losses[tokens] = saved["conditional"]
+        into.joint_losses[sentences] = saved["joint"]
+    except (KeyError, RuntimeError):
+        _log.warning("%s: damaged; trained again", kept.folder / _name(fold))
+        return False
+    return True
 
-    def save(self, fold: int, found: Probabilities, sentences: Tensor) -> None:
-        """Keep a finished fold."""
-        tokens = token_places(found.lengths, sentences)
-        tensors = {"marginals": found.marginals[tokens], "conditional": found.conditional_losses[tokens]}
-        record = write_tensors(self.folder / _name(fold), {**tensors, "joint": found.joint_losses[sentences]})
-        self.files[record.name] = record
-        self._note()
 
-    def _note(self) -> None:
-        with file_moved_when_whole(self.folder / MARKER) as stream:
-            saved = {"owner": self.owner, "files": [file.to_json() for file in self.files.values()]}
-            stream.write(json.dumps(saved, indent=1).encode())
+def save_fold(kept: RunFolder, fold: int, found: Probabilities, sentences: Tensor) -> None:
+    """Keep a finished fold."""
+    tokens = token_places(found.lengths, sentences)
+    tensors = {"marginals": found.marginals[tokens], "conditional": found.conditional_losses[tokens]}
+    kept.add({_name(fold): {**tensors, "joint": found.joint_losses[sentences]}})
 
 
 def _name(fold: int) -> str:

@@ -1,15 +1,15 @@
-"""Opinions: what taggers that have learned from trusted data believe of every training label.
+"""Opinions: what judges that have learned from trusted data believe about every training label.
 
-An opinion is the probabilities p(y_t | x) of one way to learn. Two are asked for and averaged, because they err in
-different places:
+An opinion is the probabilities p(y_t | x) of one judge. Two judges give one each, and the two are averaged, because
+judges err in different places:
 
-- *in sample*: learned from all training labels, so that it knows what they have in common; it may have memorised a
-  wrong one;
-- *out of sample*: has not seen the sentence's document; it cannot have memorised a label, but it makes mistakes of
-  its own where a word is new.
+- *in sample*: the judge has learned from all training labels, so it knows what they have in common, but it may have
+  memorised a wrong one;
+- *out of sample*: the judge has not seen the sentence's document, so it cannot have memorised a label, but it makes
+  mistakes of its own where a word is new.
 
-Each has then learned from the trusted sentences, which take back what wrong training labels have taught, wherever they
-are systematic. ``head_opinions`` refits the head on the features of the index: cheap, but the encoder has seen every
+Both have then learned from the trusted sentences, which undo what wrong training labels have taught, where these are
+systematic. ``head_opinions`` refits the head on the features of the index: cheap, but the encoder has seen every
 training label. ``encoder_opinions`` trains taggers.
 """
 
@@ -23,14 +23,22 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError
+from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
-from tagtrace.findings.judges.folds import KeptFolds, encoder_folds, folds_owner, out_of_sample, taught_head
-from tagtrace.findings.judges.probabilities import Probabilities, empty, fill, fill_by
+from tagtrace.findings.judges.folds import (
+    encoder_folds,
+    folds_owner,
+    kept_folds,
+    load_fold,
+    out_of_sample,
+    save_fold,
+    taught_head,
+)
+from tagtrace.findings.judges.probabilities import Probabilities, empty, fill_by, in_sample
 from tagtrace.findings.judges.recipes import recorded_recipe, train_further, untrained_encoder, untrained_tagger
 from tagtrace.index import Index
 from tagtrace.tagger import Encoder, Rows, Step, Tagger
-from tagtrace.tagger.tagger import Progress
 
 
 def head_opinions(
@@ -42,13 +50,11 @@ def head_opinions(
     device: torch.device | None = None,
     progress: Progress | None = None,
 ) -> list[Probabilities]:
-    """In sample and out of sample, by heads refitted with the features of ``trusted`` sentences added."""
+    """Opinions in sample and out of sample, of heads refitted with the features of ``trusted`` sentences added."""
     everything = torch.ones(index.num_sentences, dtype=torch.bool)
     head = index.head if trusted is None else taught_head(index, everything, trusted, device=device)
-    found = empty(index.lengths, torch.cat([shard.labels for shard in index.shards]), len(index.labels))
-    for shard in index.shards:
-        fill(found, torch.arange(shard.first_sentence, shard.first_sentence + len(shard.lengths)), head, shard.rows())
-    return [found, out_of_sample(index, num_folds, seed, trusted=trusted, device=device, progress=progress)]
+    outside = out_of_sample(index, num_folds, seed, trusted=trusted, device=device, progress=progress)
+    return [in_sample(index, head=head), outside]
 
 
 def encoder_opinions(
@@ -63,10 +69,10 @@ def encoder_opinions(
     training: Callable[[int, Step], None] | None = None,
     progress: Progress | None = None,
 ) -> list[Probabilities]:
-    """In sample and out of sample, by ``tagger`` as it was trained and by taggers trained anew for each fold.
+    """Opinions in sample, of ``tagger`` as it was trained, and out of sample, of taggers trained again for each fold.
 
-    All are trained further on ``trusted`` sentences. ``encoder`` is untrained (default: as the tagger's was);
-    what is finished is kept in ``folder``. ``training`` is called with (fold, step), ``num_folds`` for in sample.
+    All are trained further on ``trusted`` sentences. ``encoder`` is untrained (default: as the tagger's was). Finished
+    folds are kept in ``folder``. ``training`` is called with (fold, step), where fold ``num_folds`` means in sample.
     """
     recipe = recorded_recipe(tagger)
     fresh = untrained_tagger(tagger, encoder or untrained_encoder(tagger, seed), seed)
@@ -85,31 +91,31 @@ def _in_sample(
     num_folds: int,
     training: Callable[[int, Step], None] | None,
 ) -> Probabilities:
-    """Of ``tagger`` trained further on ``trusted`` sentences; kept in ``folder`` as one fold of everything."""
+    """The opinion of ``tagger`` trained further on ``trusted`` sentences; kept in ``folder`` as a single fold."""
     recipe = recorded_recipe(tagger)
     found = empty(out.lengths, out.labels, len(tagger.labels))
     everything = torch.arange(len(out.lengths))
-    kept = KeptFolds(folder, folds_owner(tagger, corpus, trusted, recipe, 1, recipe.seed))
-    if not kept.load(0, found, everything):
+    kept = kept_folds(folder, folds_owner(tagger, corpus, trusted, recipe, 1, recipe.seed))
+    if not load_fold(kept, 0, found, everything):
         taught = deepcopy(tagger)
         if trusted:
             taught.head = taught.head.float()
             train_further(taught, trusted, recipe, None if training is None else lambda step: training(num_folds, step))
         sentences = [sentence for sentence in taught.joined(corpus.sentences) if len(sentence)]
         fill_by(taught, found, everything, sentences)
-        kept.save(0, found, everything)
+        save_fold(kept, 0, found, everything)
     return found
 
 
 def averaged(opinions: Sequence[Probabilities]) -> Tensor:
-    """The mean of p(y_t = c | x) over opinions, (N, C) float32."""
+    """The mean of p(y_t = c | x) over the opinions, (N, C) float32."""
     if not opinions:
-        raise DataError("there are no opinions to average; work out at least one")
+        raise DataError("there are no opinions to average; give at least one")
     first = opinions[0]
     for other in opinions[1:]:
         same_tokens = torch.equal(other.lengths, first.lengths) and torch.equal(other.labels, first.labels)
         if not same_tokens or other.marginals.shape != first.marginals.shape:
-            raise DataError("the opinions are of other data than each other; work them out for one index")
+            raise DataError("the opinions were computed on different data; compute them for one index")
     total = first.marginals.clone()
     for other in opinions[1:]:
         total += other.marginals

@@ -1,13 +1,13 @@
-"""What a head believes of the training labels: p(y_t | x) of every token, and what each label and sentence costs.
+"""What a head believes about the training labels: p(y_t | x) of every token, and the loss of each label and sentence.
 
 *In-sample* probabilities come from the head that was fitted to these labels; an encoder that memorised a wrong label
 hides it there. *Out-of-sample* ones come from a head, or a tagger, that has not seen the sentence's document
-(``folds``, ``encoder_folds``).
+(``folds``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
@@ -16,37 +16,39 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError
+from tagtrace._progress import Progress
 from tagtrace.data.sentence import Sentence
 from tagtrace.index import Index
 from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.recursions import run
-from tagtrace.tagger.rows import Rows, pad_rows, unpad_rows
-from tagtrace.tagger.tagger import Progress, Tagger
+from tagtrace.tagger.rows import Rows, pad_rows, positions, token_places, unpad_rows
+from tagtrace.tagger.tagger import Tagger
 
-Source = Literal["in-sample", "out-of-sample"]
+Sample = Literal["in-sample", "out-of-sample"]
 
 SENTENCES = 4096
-"""Sentences that are encoded at a time."""
+"""Number of sentences that are encoded at a time."""
 MAX_TOKENS = 8192
 """Features are converted to the head's dtype this many tokens at a time (or one longer sentence)."""
 
 
 @dataclass(frozen=True)
 class Probabilities:
-    """N tokens in B sentences, in the order of the index."""
+    """The opinion of one judge: probabilities of N tokens in B sentences, in the order of the index."""
 
     marginals: Tensor
     """p(y_t = c | x), (N, C) float32."""
     labels: Tensor
     """The labels given, (N,)."""
     lengths: Tensor
-    """(B,)"""
+    """Number of tokens in each sentence, (B,)."""
     conditional_losses: Tensor
     """-log p(y_t | labels of all other tokens, x), (N,) float64."""
     joint_losses: Tensor
     """-log p(y | x) of each sentence, (B,) float64."""
-    source: Source
+    sample: Sample
+    """Whether the judge has seen the labels."""
 
     def __post_init__(self) -> None:
         num_tokens, num_sentences = len(self.labels), len(self.lengths)
@@ -57,34 +59,41 @@ class Probabilities:
             )
 
     def check_index(self, index: Index) -> None:
-        """Raise DataError unless these are of the labels of this index."""
+        """Raise DataError unless the probabilities were computed for this index."""
         same_sentences = torch.equal(self.lengths, index.lengths) and self.marginals.shape[1] == len(index.labels)
-        if not same_sentences or not torch.equal(self.labels, torch.cat([shard.labels for shard in index.shards])):
-            raise DataError(f"{index.folder}: the probabilities are of other data; work them out for this index")
+        if not same_sentences or not torch.equal(self.labels, index.label_ids):
+            raise different_data(index)
+
+
+def different_data(index: Index) -> DataError:
+    """The error that probabilities do not belong to an index."""
+    problem = "the probabilities were computed on different data"
+    return DataError(f"{index.folder}: {problem}; compute them for this index")
 
 
 @torch.no_grad()
-def in_sample(index: Index, progress: Progress | None = None) -> Probabilities:
-    """Of the index's own head, in one pass over its features."""
-    probabilities = empty(index.lengths, torch.cat([shard.labels for shard in index.shards]), len(index.labels))
+def in_sample(index: Index, progress: Progress | None = None, *, head: Head | None = None) -> Probabilities:
+    """The probabilities of the index's own head, or of another ``head``, in one pass over the stored features."""
+    probabilities = empty(index.lengths, index.label_ids, len(index.labels))
+    head = index.head if head is None else head
     for shard in index.shards:
         sentences = torch.arange(shard.first_sentence, shard.first_sentence + len(shard.lengths))
-        fill(probabilities, sentences, index.head, shard.rows())
+        fill(probabilities, sentences, head, shard.rows())
         if progress is not None:
             progress(int(sentences[-1]) + 1, index.num_sentences)
     return probabilities
 
 
-def empty(lengths: Tensor, labels: Tensor, num_labels: int, source: Source = "in-sample") -> Probabilities:
+def empty(lengths: Tensor, labels: Tensor, num_labels: int, sample: Sample = "in-sample") -> Probabilities:
     """Probabilities to be filled in; NaN until then."""
     marginals = torch.full((len(labels), num_labels), torch.nan)
     losses = torch.full((len(labels),), torch.nan, dtype=torch.float64)
-    return Probabilities(marginals, labels, lengths, losses, losses.new_full((len(lengths),), torch.nan), source)
+    return Probabilities(marginals, labels, lengths, losses, losses.new_full((len(lengths),), torch.nan), sample)
 
 
 @torch.no_grad()
 def fill(probabilities: Probabilities, sentences: Tensor, head: Head, rows: Rows) -> None:
-    """Set the values of ``sentences`` (b,), whose features are ``rows``, in the same order, to what ``head`` gives."""
+    """Set the values of ``sentences`` (b,), whose features are ``rows`` in the same order, to those of ``head``."""
     places = token_places(probabilities.lengths, sentences)  # (n,)
     first_token = first_sentence = 0
     for chunk in rows.chunks(MAX_TOKENS):
@@ -102,32 +111,6 @@ def fill_by(tagger: Tagger, probabilities: Probabilities, numbers: Tensor, sente
     head = deepcopy(tagger.head).double().cpu()
     for some in numbers.split(SENTENCES):
         fill(probabilities, some, head, tagger.rows([sentences[number] for number in some.tolist()]))
-
-
-def token_places(lengths: Tensor, sentences: Tensor) -> Tensor:
-    """The rows of the tokens of ``sentences`` (b,) where all sentences have ``lengths`` (B,), (n,)."""
-    starts, some = (lengths.cumsum(0) - lengths)[sentences], lengths[sentences]
-    return torch.repeat_interleave(starts, some) + positions(some)
-
-
-def positions(lengths: Tensor) -> Tensor:
-    """The position of each token in its sentence, (n,).
-
-    >>> positions(torch.tensor([2, 3])).tolist()
-    [0, 1, 0, 1, 2]
-    """
-    return torch.arange(int(lengths.sum())) - torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
-
-
-def sentence_rows(index: Index, keep: Tensor) -> Iterator[tuple[Tensor, Rows]]:
-    """The sentences where ``keep`` (B,) is True, shard by shard: their numbers, and features in the stored dtype."""
-    for shard in index.shards:
-        kept = keep[shard.first_sentence : shard.first_sentence + len(shard.lengths)]
-        if bool(kept.any()):
-            sentences = kept.nonzero().squeeze(1)
-            tokens = token_places(shard.lengths, sentences)
-            part = Rows(shard.features[tokens], shard.labels[tokens], shard.lengths[sentences])
-            yield sentences + shard.first_sentence, part
 
 
 def _believed(head: Head, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""How a tagger was trained, so that it can be trained again from the start, or a little further."""
+"""The recipe that a tagger was trained by, to train it again from the start, or a little further."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tagtrace.tagger.tagger import Unit
 EPOCHS = 3
 MIN_STEPS = 30
 RATE = 0.7
-"""Of the encoder's learning rate; the head keeps its own. These three were chosen on WNUT 2017 and NCBI disease."""
+"""Factor of the encoder's learning rate; the head keeps its own. All three were chosen on WNUT 2017 and NCBI."""
 
 
 def recorded_recipe(tagger: Tagger) -> TrainOptions:
-    """How the tagger was trained."""
+    """The options that the tagger was trained with."""
     if not tagger.encoder.trainable:
-        raise OptionError(f"a {tagger.encoder.kind} encoder is not trained; retrain the head alone")
+        raise OptionError(f"a {tagger.encoder.kind} encoder cannot be trained; retrain only the head")
     try:
         return TrainOptions(**tagger.record["training"]["options"])
     except (KeyError, TypeError):
-        raise TaggerError("the tagger does not say how it was trained; retrain the head alone") from None
+        raise TaggerError("the tagger does not record how it was trained; retrain only the head") from None
 
 
 def untrained_encoder(tagger: Tagger, seed: int) -> Encoder:
-    """An encoder as the tagger's was before it was trained."""
+    """An encoder like the tagger's before it was trained."""
     old = tagger.encoder
     if isinstance(old, Lexical):
         with torch.random.fork_rng():
@@ -42,10 +42,10 @@ def untrained_encoder(tagger: Tagger, seed: int) -> Encoder:
             return Transformer(old.name, old.max_pieces, old.overlap)
         except EncoderError as error:
             raise EncoderError(
-                f"the encoder that the tagger was trained from is not there; say where it is with "
-                f"--encoder transformer:NAME_OR_DIR ({error})"
+                f"the encoder that the tagger was trained from cannot be loaded ({error}); give it as the encoder "
+                "transformer:NAME_OR_DIR"
             ) from error
-    raise OptionError(f"cannot make an untrained {old.kind} encoder; give one with --encoder")
+    raise OptionError(f"cannot make an untrained {old.kind} encoder; give one as the encoder")
 
 
 def untrained_tagger(tagger: Tagger, encoder: Encoder, seed: int) -> Tagger:
@@ -60,7 +60,7 @@ def train_further(
     recipe: TrainOptions,
     progress: Callable[[Step], None] | None = None,
 ) -> None:
-    """Train a tagger on trusted sentences alone, ``EPOCHS`` epochs and at least ``MIN_STEPS`` steps."""
+    """Train a tagger on trusted sentences only, for ``EPOCHS`` epochs and at least ``MIN_STEPS`` steps."""
     trusted = [sentence for sentence in trusted if len(sentence)]
     num_batches = math.ceil(len(tagger.labelled(trusted, "trusted")) / recipe.batch_size)
     rate = recipe.learning_rate or tagger.encoder.learning_rate

@@ -1,8 +1,8 @@
-"""Where training segments stand, as conditions that a mistake may follow, counted over a whole index at once.
+"""Conditions: where training segments occur, which a mistake may depend on, counted over a whole index at once.
 
 An *opportunity* for a change of type X is a training segment of type X; for a change of unlabelled tokens, a token
 labelled O. Each meets four conditions: how its document begins, its text, the token before it and the token after it.
-Words are numbered, so that counting is a matter of ``bincount``.
+Words are numbered, so that ``bincount`` can count them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,6 @@ import numpy as np
 
 from tagtrace.findings.finding import Finding
 from tagtrace.index import Index
-from tagtrace.index.files import map_tensors
-from tagtrace.index.shards import text_name
-from tagtrace.index.text import Strings
-from tagtrace.influence.scoring.candidates import sentence_documents
-from tagtrace.influence.scoring.filters import label_types
 
 ConditionKind = Literal["opening", "form", "before", "after"]
 KINDS: tuple[ConditionKind, ...] = get_args(ConditionKind)
@@ -57,33 +52,33 @@ class Condition:
 
 @dataclass(frozen=True)
 class Opportunities:
-    """n training segments that one kind of change could be made to."""
+    """n training segments to which one kind of change could be made."""
 
     starts: np.ndarray
     """Rows of their first tokens, (n,), ascending."""
     stops: np.ndarray
     """(n,)"""
     codes: dict[ConditionKind, np.ndarray]
-    """What each meets: the number of a string, (n,)."""
+    """By kind, the condition that each segment meets, as the number of a string, (n,)."""
     strings: dict[ConditionKind, Sequence[str]]
-    """The strings of each kind."""
+    """By kind, the strings by number."""
 
 
-class Text:
+class NumberedText:
     """The words, label types and documents of all N tokens of an index, as numbers; decoded once."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.words, numbers = _number_words(index)  # (N,)
-        self.edge = len(numbers)  # stands for the edge of a sentence
-        self.vocabulary = [*numbers, ""]
-        names = label_types(index.labels)
-        self.labels = np.concatenate([shard.labels.numpy() for shard in index.shards])  # (N,)
+        self.words, words = index.words()  # (N,)
+        self.edge = len(words)  # the edge of a sentence
+        self.vocabulary = [*words, ""]
+        names = index.labels.type_of
+        self.labels = index.label_ids.numpy()  # (N,)
         self.types = [*dict.fromkeys(names)]
         self.type = np.array([self.types.index(name) for name in names])[self.labels]  # (N,)
         self.lengths, self.firsts = index.lengths.numpy(), index.starts.numpy()  # (B,)
         self.sentence_number = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (N,)
-        self.documents = sentence_documents(index)
+        self.documents = index.documents
         self.has_documents = any(self.documents)
 
     @cached_property
@@ -118,7 +113,7 @@ class Text:
 
     @cached_property
     def continues(self) -> np.ndarray:
-        """Whether a token goes on with the segment, or run of O, of the token before it, (N,)."""
+        """Whether a token continues the segment, or the run of O, of the token before it, (N,)."""
         scheme, labels = self.index.labels.scheme, self.index.labels.labels
         if scheme == "plain":
             return np.zeros(len(self.words), dtype=bool)
@@ -137,12 +132,12 @@ class Text:
         return first + finding.start, first + finding.stop
 
     def given_types(self, finding: Finding) -> Types:
-        """The types of the segments that a finding holds."""
+        """The types of the segments in a finding."""
         start, stop = self.rows(finding)
         return tuple(sorted({self.types[number] for number in self.type[start:stop]} - {"O"}))
 
     def opportunities(self, types: Types, findings: Sequence[Finding]) -> Opportunities:
-        """Of changes from ``types``; unlabelled ``findings`` of several tokens say which texts of O are one form."""
+        """The opportunities for changes from ``types``; ``findings`` are needed for the forms of unlabelled tokens."""
         wanted = [self._number(type_) for type_ in types or ("O",)]
         is_wanted = np.isin(self.type, wanted)
         if types:
@@ -173,7 +168,7 @@ class Text:
     def _token_forms(
         self, starts: np.ndarray, is_wanted: np.ndarray, findings: Sequence[Finding]
     ) -> tuple[np.ndarray, list[str]]:
-        """A token's form is its word, or the text of a finding that begins there or, elsewhere, is the same."""
+        """The form of a token is its word, or the text of a finding if that text begins there."""
         strings, places = list(self.vocabulary), np.full(len(self.words), -1)
         places[starts] = self.words[starts]
         texts = {(start, stop): tuple(self.words[start:stop].tolist()) for start, stop in map(self.rows, findings)}
@@ -188,23 +183,10 @@ class Text:
         return places[starts], strings
 
     def _repeats(self, text: tuple[int, ...], rows: np.ndarray, is_wanted: np.ndarray) -> np.ndarray:
-        """Those of ``rows``, where the first word stands, from which all of ``text`` follows, wanted, in one
-        sentence.
-        """
+        """Those of ``rows``, places of the first word, where all of ``text`` is in one sentence and wanted."""
         rows = rows[rows + len(text) <= len(self.words)]
         for shift in range(1, len(text)):
             there = rows + shift
             is_same = (self.words[there] == text[shift]) & is_wanted[there]
             rows = rows[is_same & (self.sentence_number[there] == self.sentence_number[rows])]
         return rows
-
-
-def _number_words(index: Index) -> tuple[np.ndarray, dict[str, int]]:
-    """The number of each token's word, (N,), and the words."""
-    numbers: dict[str, int] = {}
-    found: list[np.ndarray] = []
-    for number, shard in enumerate(index.shards):
-        columns = map_tensors(index.folder / text_name(number))
-        tokens = Strings(columns["tokens"], columns["tokens.places"]).range(0, len(shard.labels))
-        found.append(np.array([numbers.setdefault(token, len(numbers)) for token in tokens], dtype=int))
-    return np.concatenate(found), numbers

@@ -1,15 +1,15 @@
-"""What fixing findings together does to trusted data: predicted by group influence, verified by retraining the head.
+"""The effect on trusted data of fixing findings together: predicted by group influence, verified by retraining.
 
 With N training sentences, theta the optimum of J and H its Hessian there, relabelling a group of segments moves the
-optimum by about
+optimum approximately by
 
     d = -H^-1 g,   g = (1/N) sum over the edited sentences of (grad L_i(new labels) - grad L_i(labels given))
 
-H does not depend on labels, so d is the first Newton step of retraining. Large groups may lead so far that the step
-overshoots: it is halved until the objective with the new labels falls. *Predicted* is the exact loss of the trusted
-sentences after that step, *verified* that at the optimum of the objective with the new labels (``Retrainer``). The loss
-is the mean joint loss -log p(gold labels | x) of a trusted sentence; beside it, the trusted tokens that the likeliest
-well-formed labels get wrong.
+H does not depend on labels, so d is the first Newton step of retraining. The step of a large group may overshoot: it is
+halved until the objective with the new labels falls. *Predicted* is the exact loss of the trusted sentences after that
+step, *verified* that at the optimum of the objective with the new labels (``Retrainer``). The loss is the mean joint
+loss -log p(gold labels | x) of a trusted sentence; the number of trusted tokens that are predicted wrongly is reported
+with it.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ from tagtrace.tagger.rows import pad_rows
 
 @dataclass(frozen=True, slots=True)
 class TrustedFit:
-    """How well a head does on trusted sentences."""
+    """How well a head fits trusted sentences."""
 
     loss: float
     """The mean joint loss of a sentence."""
     num_wrong: int
-    """Tokens predicted otherwise than labelled."""
+    """Number of tokens that are predicted wrongly."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupEffect:
-    """Trusted data before and after a group of edits."""
+    """The fit of trusted data before and after a group of edits."""
 
     num_edits: int
     num_sentences: int
-    """Trusted ones."""
+    """Number of trusted sentences."""
     num_tokens: int
-    """Trusted ones."""
+    """Number of trusted tokens."""
     before: TrustedFit
     predicted: TrustedFit
     verified: TrustedFit | None = None
-    """After exact retraining, where it was asked for."""
+    """After exact retraining, if it was asked for."""
 
     @property
     def after(self) -> TrustedFit:
-        """Verified where it was, else predicted."""
+        """The verified fit, or else the predicted one."""
         return self.verified or self.predicted
 
     @property
     def change(self) -> float:
-        """Of the loss; below 0 where the edits help."""
+        """Change of the loss; below 0 if the edits help."""
         return self.after.loss - self.before.loss
 
     def to_json(self) -> dict[str, Any]:
@@ -70,20 +70,20 @@ class GroupEffect:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> GroupEffect:
-        """The effect that ``to_json`` described."""
+        """Read what ``to_json`` wrote."""
         fits = {name: TrustedFit(**record[name]) for name in ("before", "predicted", "verified") if record[name]}
         return cls(**{**record, **fits})
 
 
 def group_effect(explainer: Explainer, trusted_rows: Rows, edits: Sequence[Edit], verify: bool = False) -> GroupEffect:
-    """What making all ``edits`` does to trusted sentences with features and gold labels ``trusted_rows``.
+    """The effect of all ``edits`` together on trusted sentences with features and gold labels ``trusted_rows``.
 
-    Raises OptionError where edits overlap or give labels that the tagger's constraints forbid.
+    Raises OptionError if edits overlap or have labels that the tagger's constraints forbid.
     """
     if len(trusted_rows.lengths) == 0:
-        raise DataError("there are no trusted sentences to see an effect on; give some")
+        raise DataError("there are no trusted sentences to measure an effect on; give at least one")
     if not edits:
-        raise OptionError("there are no edits whose effect could be told; give some findings")
+        raise OptionError("there are no edits to measure the effect of; give at least one finding")
     check_edits(edits, explainer.optimum, explainer.rows)
     head = explainer.optimum
     verified = None
@@ -106,16 +106,15 @@ def trusted_fit(head: Head, rows: Rows) -> TrustedFit:
     for chunk in rows.chunks(MAX_TOKENS):
         features = chunk.features.to(head.weight)
         loss += float(crf.joint_loss(head(features, chunk.lengths), pad_rows(chunk.labels, chunk.lengths)).sum())
-        paths, _ = crf.viterbi(head(features, chunk.lengths, constrained=True))
-        predicted = torch.tensor([label for path in paths for label in path])
+        predicted = torch.tensor([label for path in head.decode(features, chunk.lengths) for label in path])
         num_wrong += int((predicted != chunk.labels.cpu()).sum())
     return TrustedFit(loss / len(rows.lengths), num_wrong)
 
 
 def pattern_edits(index: Index, findings: Sequence[Finding]) -> list[Edit]:
-    """What fixes all ``findings``: their proposed labels in place of those given.
+    """The edits that fix all ``findings``: their proposed labels in place of the given ones.
 
-    Raises OptionError where two findings overlap, or where labels would no longer spell segments.
+    Raises OptionError if two findings overlap, or if the new labels are not well formed.
     """
     edits = [
         Edit(one.sentence_number, one.start, one.stop, tuple(index.labels.encode(one.proposed))) for one in findings
@@ -136,7 +135,7 @@ def pattern_edits(index: Index, findings: Sequence[Finding]) -> list[Edit]:
 
 
 def check_place(index: Index, finding: Finding) -> None:
-    """Raise DataError unless the index has the tokens of a finding, labelled as it says."""
+    """Raise DataError unless the index has the given labels of a finding at its place."""
     found: tuple[str, ...] = ()
     if (
         0 <= finding.sentence_number < index.num_sentences
@@ -152,12 +151,12 @@ def check_place(index: Index, finding: Finding) -> None:
 
 
 def _check_spelling(index: Index, finding: Finding, labels: Sequence[int]) -> None:
-    """Raise where a label in or right after the finding cannot follow the one before it."""
+    """Raise if a label in the finding, or right after it, cannot follow the one before it."""
     start, transitions = index.labels.forbidden_start(), index.labels.forbidden_transitions()
     for t in range(finding.start, min(finding.stop + 1, len(labels))):
         if transitions[labels[t - 1], labels[t]] if t else start[labels[t]]:
             after = f"after {index.labels.labels[labels[t - 1]]}" if t else "at the start"
             raise OptionError(
-                f"finding {finding.rank}: {index.labels.labels[labels[t]]} cannot stand {after} (token {t} of "
+                f"finding {finding.rank}: {index.labels.labels[labels[t]]} is not possible {after} (token {t} of "
                 f"sentence {finding.sentence}); leave the finding out, or propose labels for the whole segment"
             )

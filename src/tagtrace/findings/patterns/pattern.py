@@ -1,29 +1,29 @@
-"""Patterns: findings that are one systematic mistake, each with a line that a person can check.
+"""Patterns: findings that are one systematic mistake, each with a description that a person can check.
 
 Subgroup discovery. Findings are grouped by change (``LOC -> ORG``), and each change is compared with its opportunities
-(``conditions``): training segments of the type given or, for ``O -> X``, tokens labelled O. A condition - how the
+(``conditions``): training segments of the given type or, for ``O -> X``, tokens labelled O. A condition - how the
 document begins, the segment's text, the token before, the token after - splits the n opportunities of a change in two:
 
     k1 of n1 that meet it are probably wrong,   k2 of n2 that do not,   k = the sum of the findings' confidences
 
     G^2 = 2 [l(k1, n1) + l(k2, n2) - l(k1 + k2, n1 + n2)],   l(k, n) = k log(k/n) + (n - k) log(1 - k/n)
 
-where k1/n1 > k2/n2, else 0: twice the log likelihood ratio of two rates against one. Scattered errors, however many,
-have the same rate everywhere and score next to nothing; a mistake that is made under one condition scores with its size
-and with how much of it the condition explains. Errors come in documents, so that segments are not independent draws:
-the score is G^2 divided by the overdispersion between documents d (sentences, where the data names none),
+if k1/n1 > k2/n2, else 0: twice the log likelihood ratio of two rates against one. Scattered errors, however many, have
+the same rate everywhere and score close to zero; the score of a mistake that is made under one condition grows with its
+size and with how much of it the condition explains. Errors cluster in documents, so segments are not independent draws:
+the score is G^2 divided by the overdispersion between documents d (sentences, if the data does not name documents),
 
     phi = max(1, X^2 / (number of documents - 2)),   X^2 = sum_d (k_d - n_d p)^2 / (n_d p (1 - p)),
 
-p the rate on the document's side of the condition (a document may have segments on both). A few documents full of
-errors, whatever they begin with, are no pattern.
+p the rate on the document's side of the condition (a document may have segments on both). So a few documents full of
+errors are not a pattern of how these documents begin.
 
-A condition is a pattern when it holds ``MIN_FINDINGS`` findings (a document's beginning also ``MIN_DOCUMENTS``
-documents) and the score is significant: P(chi^2 with one degree of freedom > score) times the number of conditions that
-the findings meet (Bonferroni) is below ``SIGNIFICANCE``. The best is taken, its findings and opportunities are removed,
-and so on with the rest of the change. Patterns are ranked by score, ties by kind of condition, change and value.
-Findings of a change that no condition sets apart come after them as one pattern without a condition and with score 0,
-those with the largest sum of confidences first.
+A condition is a pattern if at least ``MIN_FINDINGS`` findings meet it (for a document's beginning, in at least
+``MIN_DOCUMENTS`` documents) and the score is significant: P(chi^2 with one degree of freedom > score) times the number
+of conditions that the findings meet (Bonferroni) is below ``SIGNIFICANCE``. The best condition becomes a pattern, its
+findings and opportunities are removed, and this is repeated with the rest of the change. Patterns are ranked by score,
+ties by kind of condition, change and value. The remaining findings of a change form one pattern without a condition and
+with score 0; these come last, those with the largest sum of confidences first.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ import numpy as np
 
 from tagtrace._checks import OptionError
 from tagtrace.findings.finding import Finding
-from tagtrace.findings.patterns.conditions import KINDS, Condition, ConditionKind, Opportunities, Text, Types
+from tagtrace.findings.patterns.conditions import KINDS, Condition, ConditionKind, NumberedText, Opportunities, Types
 from tagtrace.findings.patterns.group_effect import GroupEffect, check_place
 from tagtrace.index import Index
 
 MIN_FINDINGS = 3
 MIN_DOCUMENTS = 3
 SIGNIFICANCE = 0.01
+SMALL = 0.005
+"""Relative changes of the loss that are smaller are reported as no difference."""
 NUM_SHOWN = 5
-"""Surface forms in a description."""
+"""Maximum number of surface forms in a description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,37 +57,47 @@ class Pattern:
     """Findings that are probably one systematic mistake."""
 
     number: int
-    """From 1, the most systematic first. ``Finding.pattern`` names it."""
+    """From 1, the most systematic first; ``Finding.pattern`` refers to it."""
     change: str
     """``LOC -> ORG``"""
     condition: Condition | None
-    """What sets them apart from other segments with the labels given; None where nothing does."""
+    """What distinguishes them from other segments with the same given labels; None if nothing does."""
     num_segments: int
-    """Training segments (for ``O -> X``, places) that the findings are about."""
+    """Number of training segments (for ``O -> X``, of places) that the findings are about."""
     opportunities: int
-    """Training segments with the type given (for ``O -> X``, tokens labelled O) that meet the condition."""
+    """Number of training segments of the given type (for ``O -> X``, of tokens labelled O) that meet the condition."""
     findings: tuple[int, ...]
-    """Their ranks, ascending."""
+    """The ranks of its findings, ascending."""
     forms: tuple[tuple[str, int], ...]
     """The findings' texts and how often each occurs, the most frequent first."""
     documents: tuple[str, ...]
-    """Their names, ids of sentences where the data names none, in the order of the findings."""
+    """Names of their documents (ids of sentences without one), in the order of the findings."""
     confidence: float
-    """The mean of the findings'."""
+    """Mean confidence of the findings."""
     score: float
     """G^2 / phi; 0 without a condition."""
     description: str
-    """A line that a person can check."""
+    """One line that a person can check."""
     effect: GroupEffect | None = None
-    """Of fixing all of them."""
+    """The effect of fixing all findings, if it was computed."""
+
+    @property
+    def effect_line(self) -> str:
+        """The effect of fixing the pattern on the trusted data, in a few words."""
+        if self.effect is None:
+            return ""
+        before, after = self.effect.before.loss, self.effect.after.loss
+        is_small = abs(self.effect.change) < SMALL * before
+        verdict = "no difference" if is_small else "helps" if self.effect.change < 0 else "hurts"
+        return f"{before:.4f} -> {after:.4f} ({verdict})"
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """One line of ``patterns.jsonl``."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Pattern:
-        """The pattern that ``to_json`` wrote."""
+        """Read what ``to_json`` wrote."""
         condition, effect = record["condition"], record.get("effect")
         return cls(
             **{
@@ -100,11 +112,11 @@ class Pattern:
 
 
 def find_patterns(
-    index: Index, findings: Sequence[Finding], most: int = 20, text: Text | None = None
+    index: Index, findings: Sequence[Finding], most: int = 20, text: NumberedText | None = None
 ) -> tuple[list[Pattern], list[Finding]]:
-    """At most ``most`` patterns among ``findings``, and the findings with the numbers of theirs (or none).
+    """At most ``most`` patterns among ``findings``, and the findings with the number of their pattern (or None).
 
-    ``text`` is that of the index, where it is at hand.
+    ``text`` is the text of the index, if it is already numbered.
     """
     if most < 1:
         raise OptionError(f"most {most}: must be at least 1")
@@ -112,7 +124,7 @@ def find_patterns(
         return [], []
     for finding in findings:
         check_place(index, finding)
-    changes = _changes(text or Text(index), findings)
+    changes = _changes(text or NumberedText(index), findings)
     num_conditions = sum(change.num_conditions for change in changes)
     groups = [group for change in changes for group in change.groups(num_conditions, most)]
     patterns = [group.pattern(number) for number, group in enumerate(sorted(groups, key=_Group.order)[:most], start=1)]
@@ -121,7 +133,7 @@ def find_patterns(
 
 
 def g_squared(k1: np.ndarray, n1: np.ndarray, k2: np.ndarray, n2: np.ndarray) -> np.ndarray:
-    """G^2 of the module's formula, 0 where the first rate is not the higher one.
+    """G^2, or 0 if the first rate is not the higher one.
 
     >>> g_squared(*np.array([[5.0, 1.0], [5.0, 5.0], [1.0, 4.0], [20.0, 20.0]])).round(2)
     array([19.61,  0.  ])
@@ -131,22 +143,22 @@ def g_squared(k1: np.ndarray, n1: np.ndarray, k2: np.ndarray, n2: np.ndarray) ->
 
 
 def _log_likelihood(k: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """The largest log likelihood of k in n."""
+    """The maximum log likelihood of k in n."""
     return _x_log_ratio(k, n) + _x_log_ratio(n - k, n)
 
 
 def _x_log_ratio(x: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """x log(x / n), 0 where x is."""
+    """x log(x / n), or 0 if x is 0."""
     is_some = (x > 0) & (n > 0)
     return np.where(is_some, x * np.log(np.where(is_some, x, 1.0) / np.where(is_some, n, 1.0)), 0.0)
 
 
 def is_significant(score: float, num_conditions: int) -> bool:
-    """Whether a score is too large for chance among so many conditions."""
+    """Whether a score is significant among this number of conditions."""
     return math.erfc(math.sqrt(score / 2.0)) * num_conditions < SIGNIFICANCE
 
 
-def _changes(text: Text, findings: Sequence[Finding]) -> list[_Change]:
+def _changes(text: NumberedText, findings: Sequence[Finding]) -> list[_Change]:
     """The findings by change, in the order of their ranks."""
     given: dict[Types, list[Finding]] = {}
     for finding in sorted(findings, key=lambda finding: finding.rank):
@@ -161,19 +173,19 @@ def _changes(text: Text, findings: Sequence[Finding]) -> list[_Change]:
 
 @dataclass(frozen=True)
 class _Group:
-    """Findings that become a pattern if they are listed."""
+    """Findings that are a pattern if the list is long enough."""
 
-    text: Text
+    text: NumberedText
     findings: Sequence[Finding]
     condition: Condition | None
     score: float
     num_segments: int
     num_opportunities: int
     is_first: bool
-    """Whether it is the first of its change; the others are counted without those before them."""
+    """Whether it is the first group of its change; the counts of later groups leave out earlier ones."""
 
     def order(self) -> tuple[bool, float, int, str, str]:
-        """By which patterns are listed."""
+        """The key by which patterns are sorted."""
         if self.condition is None:
             return True, -sum(finding.confidence for finding in self.findings), 0, self.findings[0].change, ""
         kind = KINDS.index(self.condition.kind)
@@ -211,9 +223,9 @@ class _Group:
 
 
 class _Change:
-    """The findings of one change and its opportunities; those that a group has taken are gone."""
+    """The findings of one change and its opportunities, without those that are already in a group."""
 
-    def __init__(self, text: Text, findings: Sequence[Finding], opportunities: Opportunities) -> None:
+    def __init__(self, text: NumberedText, findings: Sequence[Finding], opportunities: Opportunities) -> None:
         self.text, self.findings, self.opportunities = text, findings, opportunities
         rows = np.array([text.rows(finding) for finding in findings])  # (f, 2)
         self.segment = np.searchsorted(opportunities.stops, rows[:, 0], side="right")  # the first in a finding, (f,)
@@ -234,11 +246,11 @@ class _Change:
 
     @property
     def num_conditions(self) -> int:
-        """Different conditions that the findings meet."""
+        """Number of different conditions that the findings meet."""
         return sum(len(np.unique(codes)) for codes in self.codes.values())
 
     def groups(self, num_conditions: int, most: int) -> list[_Group]:
-        """The best condition again and again, ``most`` times or until none is significant; then the rest together."""
+        """The best condition, repeated ``most`` times or until none is significant; then the rest together."""
         found: list[_Group] = []
         while len(found) < most:
             score, kind, code = self._best()
@@ -259,7 +271,7 @@ class _Change:
         return _Group(self.text, findings, condition, score, len(np.unique(self.segment[inside])), num_open, is_first)
 
     def _best(self) -> tuple[float, ConditionKind, int]:
-        """The condition with the highest score among what is left; 0 where none holds enough findings."""
+        """The condition with the highest score among what is left; the score is 0 if none has enough findings."""
         best: tuple[float, ConditionKind, int] = (0.0, KINDS[0], 0)
         for g_2, kind, code in sorted(self._candidates(), key=lambda one: -one[0]):
             if g_2 <= best[0]:  # phi is at least 1
@@ -270,7 +282,7 @@ class _Change:
         return best
 
     def _candidates(self) -> Iterator[tuple[float, ConditionKind, int]]:
-        """G^2 of every condition that holds enough of the findings left."""
+        """G^2 of every condition that enough of the remaining findings meet."""
         confidence, total = self.confidence[self.is_left], float(self.is_open.sum())
         for kind in KINDS:
             codes, place = np.unique(self.codes[kind][self.is_left], return_inverse=True)
@@ -284,7 +296,7 @@ class _Change:
                 yield score, kind, code
 
     def _dispersion(self, kind: ConditionKind, code: int) -> float:
-        """phi of the module's formula."""
+        """phi, the overdispersion between documents."""
         chi_squared, num_documents = 0.0, 0
         for is_inside in (True, False):
             segments = self.is_open & ((self.opportunities.codes[kind] == code) == is_inside)
@@ -307,6 +319,6 @@ class _Change:
 
 
 def _num_distinct(place: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """How many different ``values`` (f,) each ``place`` (f,) has."""
+    """Number of different ``values`` (f,) at each ``place`` (f,)."""
     pairs = np.unique(np.stack([place, values], 1), axis=0)
     return np.bincount(pairs[:, 0])

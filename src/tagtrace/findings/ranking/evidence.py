@@ -1,17 +1,18 @@
 """Evidence: the trusted tokens that a finding's labels hurt.
 
-Trusted tokens that the index's head predicts otherwise than they are labelled are queries. By the cosine of gradients
-(``trusted``, method ``cosine``), a training label with a negative one pulls the head away from the trusted label.
+Trusted tokens that the index's head predicts wrongly are queries. A training label whose gradient has a negative cosine
+with that of the query (``trusted``, method ``cosine``) pulls the head away from the trusted label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from tagtrace.data.sentence import Sentence
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.ranking.trusted import Trusted
 from tagtrace.index import Index
@@ -21,7 +22,7 @@ from tagtrace.influence.scoring.norms import dense_gradients
 from tagtrace.influence.scoring.token_pass import TokenPass
 
 MAX_QUERIES = 64
-"""Held at once."""
+"""Maximum number of queries whose gradients are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +30,18 @@ class Hurt:
     """A trusted token that a finding's labels oppose."""
 
     sentence_number: int
+    """The number of its sentence in the trusted data, empty sentences left out."""
     place: int
-    """Among the trusted sentences that were read."""
+    """Its position in the sentence."""
     gold: int
     predicted: int
     cosine: float
-    """Below 0."""
+    """The cosine of the gradients, below 0."""
 
 
 @torch.no_grad()
 def hurt_queries(index: Index, trusted: Trusted, findings: Sequence[Finding], most: int = 3) -> dict[int, list[Hurt]]:
-    """For each finding's rank the trusted tokens asked about that its labels oppose most, at most ``most``."""
+    """By rank of a finding, the trusted tokens that its labels oppose most, at most ``most`` of them."""
     if not findings or not len(trusted):
         return {}
     sentences = sorted({one.sentence_number for one in findings})
@@ -67,6 +69,20 @@ def hurt_queries(index: Index, trusted: Trusted, findings: Sequence[Finding], mo
             if value < 0
         ]
         for number, one in enumerate(findings)
+    }
+
+
+def hurt_lines(index: Index, hurt: Mapping[int, Sequence[Hurt]], trusted: Sequence[Sentence]) -> dict[int, list[str]]:
+    """By rank of a finding, a line for each label of the ``trusted`` sentences that it hurts."""
+    names = index.labels.labels
+    return {
+        rank: [
+            f'hurts "{trusted[one.sentence_number].tokens[one.place]}" ({names[one.gold]}, predicted '
+            f"{names[one.predicted]}) in {trusted[one.sentence_number].id}:{one.place}, cosine {one.cosine:+.2f}"
+            for one in some
+        ]
+        for rank, some in hurt.items()
+        if some
     }
 
 

@@ -10,16 +10,13 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
-from tagtrace.findings.judges.probabilities import positions
 from tagtrace.index import Index
-from tagtrace.index.files import map_tensors
-from tagtrace.index.shards import text_name
-from tagtrace.index.text import Strings
 from tagtrace.influence import Candidates, find_candidates
+from tagtrace.tagger.rows import positions
 
-Level = Literal["token", "entity", "sentence", "document"]
-Aggregate = Literal["mean", "max", "top"]
-"""Of the tokens' scores: their mean, the largest, or the mean of the ``top_k`` largest (or of all, where fewer)."""
+ScoreLevel = Literal["token", "entity", "sentence", "document"]
+LevelAggregate = Literal["mean", "max", "top"]
+"""The mean of the tokens' scores, the largest, or the mean of the ``top_k`` largest (of all, if there are fewer)."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +32,10 @@ class LevelScores:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """``ID:START:STOP`` of tokens and segments, the ids of sentences, the names of documents."""
-        ids = sentence_ids(self.index)
+        ids = self.index.ids
         candidates = self.candidates
         if candidates.kind == "document":
-            # a sentence without a document stands alone
+            # a sentence without a document is a document of its own
             return tuple(
                 [name or ids[candidates.parts(number)[0][0]] for number, name in enumerate(candidates.documents)]
             )
@@ -56,17 +53,22 @@ class LevelScores:
         return list(zip([self.names[number] for number in order.tolist()], self.scores[order].tolist(), strict=True))
 
 
-def at_level(index: Index, scores: Tensor, level: Level, aggregate: Aggregate = "mean", top_k: int = 10) -> LevelScores:
-    """Scores of tokens (N,) as scores of what they make up. Tokens outside labelled segments have no ``entity``."""
-    for name, value, choices in (("level", level, get_args(Level)), ("aggregate", aggregate, get_args(Aggregate))):
-        if value not in choices:
-            raise OptionError(f"{name} {value!r}: expected one of {', '.join(choices)}")
+def at_level(
+    index: Index, scores: Tensor, level: ScoreLevel, aggregate: LevelAggregate = "mean", top_k: int = 10
+) -> LevelScores:
+    """Aggregate scores of tokens (N,). At level ``entity``, tokens outside labelled segments are left out."""
+    choices = {"level": (level, get_args(ScoreLevel)), "aggregate": (aggregate, get_args(LevelAggregate))}
+    for name, (value, known) in choices.items():
+        if value not in known:
+            raise OptionError(f"{name} {value!r}: expected one of {', '.join(known)}")
     if top_k < 1:
         raise OptionError(f"top_k {top_k}: must be at least 1")
     if scores.shape != (index.num_tokens,):
-        raise DataError(f"{index.folder}: has {index.num_tokens} tokens, but {tuple(scores.shape)} scores were given")
+        raise DataError(
+            f"{index.folder}: has {index.num_tokens} tokens, but the scores have shape {tuple(scores.shape)}"
+        )
     if bool(scores.isnan().any()):
-        raise DataError(f"{index.folder}: {int(scores.isnan().sum())} of the scores are not numbers")
+        raise DataError(f"{index.folder}: {int(scores.isnan().sum())} of the scores are NaN; compute them again")
     candidates = find_candidates(index, level)
     if level == "token":
         return LevelScores(index, candidates, scores.double())
@@ -74,8 +76,8 @@ def at_level(index: Index, scores: Tensor, level: Level, aggregate: Aggregate = 
     return LevelScores(index, candidates, aggregated(scores.double()[tokens], owner, len(candidates), aggregate, top_k))
 
 
-def aggregated(values: Tensor, owner: Tensor, num_groups: int, aggregate: Aggregate, top_k: int) -> Tensor:
-    """Values (n,) that belong to groups ``owner`` (n,), none of them empty, aggregated for each, (num_groups,)."""
+def aggregated(values: Tensor, owner: Tensor, num_groups: int, aggregate: LevelAggregate, top_k: int) -> Tensor:
+    """The aggregate of the values (n,) of each group, (num_groups,); ``owner`` (n,) has the group of each value."""
     if aggregate == "max":
         return values.new_full((num_groups,), -torch.inf).scatter_reduce(0, owner, values, "amax")
     if aggregate == "top":
@@ -96,12 +98,3 @@ def _members(index: Index, candidates: Candidates) -> tuple[Tensor, Tensor]:
     first = index.starts[segments[:, 0]] + segments[:, 1]
     tokens = torch.repeat_interleave(first, lengths) + positions(lengths)
     return tokens, torch.repeat_interleave(numbers, lengths)
-
-
-def sentence_ids(index: Index) -> list[str]:
-    """The id of every sentence of an index."""
-    found: list[str] = []
-    for number, shard in enumerate(index.shards):
-        columns = map_tensors(index.folder / text_name(number))
-        found += Strings(columns["ids"], columns["ids.places"]).range(0, len(shard.lengths))
-    return found

@@ -1,12 +1,12 @@
 """Proposals: the labels that suspicious tokens should have, as findings.
 
-The proposal for a sentence is its likeliest well-formed labelling under the mean opinion, tokens taken one by one:
+The proposal for a sentence is its likeliest well-formed labelling under the mean opinion, with independent tokens:
 
     argmax over well-formed y of  sum_t log p(y_t | x)
 
-Where it differs from the labels given, a finding is the stretch of tokens that hang together by the segments of either
-labelling. A suspicious token that the opinions agree with on the whole gets the likeliest labelling in which it has
-another label. Findings are ranked by the largest score of their tokens.
+Where it differs from the given labels, a finding is the stretch of tokens that are connected by segments of either
+labelling. If the proposal agrees with the label of a suspicious token, the token gets the likeliest labelling in which
+it has another label. Findings are ranked by the largest score of their tokens.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from tagtrace.tagger import crf
 from tagtrace.tagger.scores import Scores
 
 CONTEXT = 8
-"""Tokens shown on either side."""
+"""Number of tokens shown on either side."""
 FLOOR = 1e-30
-"""Of a probability."""
+"""Lower probabilities are raised to this."""
 
 
 def propose(
@@ -38,14 +38,14 @@ def propose(
 ) -> list[Finding]:
     """The ``most`` suspicious stretches of labels by ``scores`` (N,), with proposals by ``believed`` (N, C).
 
-    ``evidence`` holds further scores of tokens, (N,), of which each finding notes its own largest. Tokens with a score
+    ``evidence`` has further scores of tokens, (N,); each finding records the largest of its tokens. Tokens with a score
     of minus infinity are left out.
     """
     check_believed(index, believed)
     if most < 1:
         raise OptionError(f"most {most}: must be at least 1")
     if scores.shape != (index.num_tokens,) or bool(scores.isnan().any()):
-        raise DataError(f"{index.folder}: the scores are not one number a token; work them out for this index")
+        raise DataError(f"{index.folder}: the scores are not one number for each token; compute them for this index")
     found: list[Finding] = []
     proposals: dict[int, _Proposal] = {}
     taken: set[int] = set()
@@ -60,7 +60,7 @@ def propose(
         start, stop, labels = proposals[number].around(place)
         rows = range(row - place + start, row - place + stop)
         is_new = labels != proposals[number].sentence.labels and taken.isdisjoint(rows)
-        if is_new:  # an alternative may reach into a finding that is there already
+        if is_new:  # an alternative may overlap an earlier finding
             found.append(
                 _finding(index, proposals[number], start, stop, labels, scores, evidence or {}, len(found) + 1)
             )
@@ -70,15 +70,15 @@ def propose(
 
 @dataclass(frozen=True)
 class _Proposal:
-    """A sentence with the likeliest labelling of it."""
+    """A sentence with its likeliest labelling."""
 
     sentence_number: int
     first: int
-    """Its first row."""
+    """The row of its first token."""
     sentence: Sentence
     labels: LabelSet
     believed: Tensor
-    """(T, C)"""
+    """The mean opinion about its tokens, (T, C)."""
     likeliest: tuple[str, ...]
 
     @classmethod
@@ -90,14 +90,12 @@ class _Proposal:
         )
 
     def around(self, place: int) -> tuple[int, int, tuple[str, ...]]:
-        """The stretch start:stop around a token whose labels should change, and the sentence's labels with the
-        change.
-        """
+        """The tokens start:stop around a token whose labels should change, and all labels after the change."""
         for labels in self._labellings(place):
             for start, stop in differences(self.sentence.labels, labels, self.labels.scheme):
                 if start <= place < stop:
                     return start, stop, labels
-        return place, place + 1, self.sentence.labels  # no other label can stand here: there is nothing to propose
+        return place, place + 1, self.sentence.labels  # no other label is possible: there is nothing to propose
 
     def _labellings(self, place: int) -> Iterator[tuple[str, ...]]:
         yield self.likeliest
@@ -107,9 +105,9 @@ class _Proposal:
 
 
 def best_labels(believed: Tensor, labels: LabelSet, ruled_out: Tensor | None = None) -> tuple[str, ...]:
-    """The likeliest well-formed labels of one sentence with probabilities (T, C), tokens taken one by one.
+    """The likeliest well-formed labels of one sentence with probabilities (T, C) of independent tokens.
 
-    Labels ``ruled_out`` (T, C) are not taken; no labels at all where nothing well-formed is left.
+    Labels ``ruled_out`` (T, C) are not used; returns no labels if nothing well-formed is left.
     """
     emissions = believed.double().clamp(min=FLOOR).log().unsqueeze(0)  # (1, T, C)
     if ruled_out is not None:

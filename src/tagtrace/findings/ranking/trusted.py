@@ -1,7 +1,7 @@
 """Scores of training labels by what they do to trusted ones: labels that oppose trusted labels are suspicious.
 
 Every trusted token is a query: its gold label given the gold labels around it, loss CL_q with gradient g_q. Removing
-the label of training token k changes that loss by g_q^T K^-1 g_k / N (``influence.screen``: positive = supporter), so
+the label of training token k changes that loss by g_q^T K^-1 g_k / N (positive = supporter), so
 
     suspicion of k  =  the aggregate over queries of  -d_q . g_k / size_k
 
@@ -13,8 +13,8 @@ the label of training token k changes that loss by g_q^T K^-1 g_k / N (``influen
 | ``relative`` | K^-1 g_q | sqrt(g_k^T K^-1 g_k) |
 
 aggregated by ``sum``, or by ``top``: the mean of the ``top_k`` largest (the paper's choice, with 10). A sum needs one
-direction, sum_q d_q, and one pass over the training tokens; ``top`` takes the queries a few at a time and keeps the
-largest of each token. ``size_k`` does not depend on the query and divides last.
+direction, sum_q d_q, and one pass over the training tokens; ``top`` takes a few queries at a time and keeps the largest
+values of each token. ``size_k`` does not depend on the query and divides last.
 """
 
 from __future__ import annotations
@@ -27,33 +27,31 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError, TaggerError
+from tagtrace._progress import Progress
 from tagtrace.data.sentence import Sentence
-from tagtrace.findings.judges.probabilities import MAX_TOKENS, token_segments
-from tagtrace.findings.ranking.suspicion import pair_masks
+from tagtrace.findings.judges.probabilities import token_segments
 from tagtrace.index import Index
 from tagtrace.influence import Candidates, Explainer, Screen, find_candidates, gradient_norms, self_influence
 from tagtrace.influence.curvature.choice import index_solver
 from tagtrace.influence.curvature.solvers import Cholesky, Direct
-from tagtrace.influence.scoring.filters import label_types
 from tagtrace.influence.scoring.norms import dense_gradients
 from tagtrace.influence.scoring.scorer import MAX_WORK
 from tagtrace.influence.scoring.token_pass import TokenPass
-from tagtrace.tagger import Rows, Tagger, crf
-from tagtrace.tagger.tagger import Progress
+from tagtrace.tagger import Rows, Tagger
 
-Method = Literal["identity", "curvature", "cosine", "relative"]
-Aggregate = Literal["sum", "top"]
+TrustedMethod = Literal["identity", "curvature", "cosine", "relative"]
+QueryAggregate = Literal["sum", "top"]
 
 MAX_QUERIES = 64
-"""Queries whose products with all training tokens are held at once."""
+"""Maximum number of queries whose products with all training tokens are in memory at once."""
 
 NEIGHBOURS = 1024
-"""Training tokens whose products with all trusted tokens are held at once."""
+"""Number of training tokens whose products with all trusted tokens are in memory at once."""
 
 
 @dataclass(frozen=True)
 class Queries:
-    """Labelled sentences, and the tokens of them whose labels are asked about."""
+    """Labelled sentences, and those of their tokens that are queries."""
 
     rows: Rows
     """Features (n, D), labels (n,), lengths."""
@@ -71,65 +69,58 @@ class Queries:
 
 @dataclass(frozen=True)
 class Trusted(Queries):
-    """Queries whose labels are gold, with predictions."""
+    """Queries with gold labels, and the predictions for them."""
 
     predicted: Tensor
-    """What the index's head predicts, (n,)."""
+    """The predictions of the index's head, (n,)."""
 
     def mispredicted(self) -> Trusted:
-        """Only the tokens that are predicted otherwise than labelled."""
+        """Only the tokens that are predicted wrongly."""
         tokens = self.tokens[(self.predicted != self.rows.labels)[self.tokens]]
         if len(tokens) == 0:
-            raise DataError("every trusted token is predicted as it is labelled; ask about all of them, or trust more")
+            raise DataError(
+                "every trusted token is predicted correctly; use all of them as queries, or give more trusted data"
+            )
         return replace(self, tokens=tokens)
 
     def confused(self, index: Index, pair: str) -> Trusted:
         """Only the tokens of one kind of error: ``ORG:LOC``, labelled ORG and predicted LOC (types or labels)."""
-        gold, predicted = pair_masks(index.labels, pair)
+        gold, predicted = map(torch.as_tensor, index.labels.pair_masks(pair))
         tokens = self.tokens[(gold[self.rows.labels] & predicted[self.predicted])[self.tokens]]
         if len(tokens) == 0:
-            raise DataError(f"no trusted token is labelled {' and predicted '.join(pair.split(':'))}; trust more data")
+            raise DataError(
+                f"no trusted token is labelled {' and predicted '.join(pair.split(':'))}; give more trusted data"
+            )
         return replace(self, tokens=tokens)
 
 
 def read_trusted(
     index: Index, tagger: Tagger, sentences: Sequence[Sentence], progress: Progress | None = None
 ) -> Trusted:
-    """Encode trusted sentences with the index's tagger and predict them with the index's head; every token is asked."""
+    """Encode trusted sentences with the index's tagger, and predict them with its head; every token is a query."""
     if tagger.labels != index.labels or tagger.encoder.dim != index.head.dim:
-        raise TaggerError(f"{index.folder}: the tagger has other labels or features than the index; give its own")
+        raise TaggerError(f"{index.folder}: the tagger has different labels or features; give the index's own tagger")
     sentences = [sentence for sentence in sentences if len(sentence) > 0]
     joined = tagger.labelled(sentences, "trusted")
-    classes = {
-        label_types(index.labels)[label] for sentence in joined for label in index.labels.encode(sentence.labels)
-    }
+    classes = {index.labels.type_of[label] for sentence in joined for label in index.labels.encode(sentence.labels)}
     if len(classes) < 2:
-        raise DataError(f"the trusted data has one class only ({classes.pop()}); trust sentences with others too")
+        raise DataError(f"the trusted data has only one class ({classes.pop()}); add sentences with other classes")
     rows = tagger.rows(sentences, progress=progress)
-    return Trusted(rows, torch.arange(len(rows.labels)), _predict(index, rows))
-
-
-@torch.no_grad()
-def _predict(index: Index, rows: Rows) -> Tensor:
-    """The best well-formed labels under the index's head, (n,)."""
-    found: list[int] = []
-    for chunk in rows.chunks(MAX_TOKENS):
-        scores = index.head(chunk.features.to(index.head.weight), chunk.lengths, constrained=True)
-        found += [label for path in crf.viterbi(scores)[0] for label in path]
-    return torch.tensor(found)
+    predicted = [label for path in index.head.decode(rows.features, rows.lengths) for label in path]
+    return Trusted(rows, torch.arange(len(rows.labels)), torch.tensor(predicted))
 
 
 def trusted_scores(
     explainer: Explainer,
     trusted: Trusted,
-    method: Method = "identity",
-    aggregate: Aggregate = "top",
+    method: TrustedMethod = "identity",
+    aggregate: QueryAggregate = "top",
     top_k: int = 10,
     progress: Progress | None = None,
 ) -> Tensor:
-    """The suspicion of every training token, (N,), higher = more suspicious; see above.
+    """The suspicion of every training token, (N,), higher = more suspicious.
 
-    ``explainer`` brings the curvature of ``curvature`` and ``relative``. ``progress`` counts queries.
+    ``explainer`` has the curvature for the methods ``curvature`` and ``relative``. ``progress`` counts queries.
     """
     _check_options(method, aggregate, top_k)
     index, candidates = explainer.index, find_candidates(explainer.index, "token")
@@ -154,11 +145,11 @@ def trusted_scores(
     return _quotient(torch.cat(parts), _sizes(explainer, candidates, method))
 
 
-def instance_scores(explainer: Explainer, trusted: Trusted, method: Method = "identity") -> Tensor:
-    """The suspicion of every training sentence as an instance, (B,): its mean over the trusted sentences asked about.
+def instance_scores(explainer: Explainer, trusted: Trusted, method: TrustedMethod = "identity") -> Tensor:
+    """The suspicion of every training sentence as a whole, (B,): the mean over the trusted sentences.
 
-    As above with the joint losses of whole sentences in place of tokens' conditional losses. All sentences that hold
-    one of the trusted tokens are queries.
+    The same formula with joint losses of whole sentences in place of conditional losses of tokens. Every trusted
+    sentence that contains a query token is a query.
     """
     _check_options(method, "sum", 1)
     index, candidates = explainer.index, find_candidates(explainer.index, "sentence")
@@ -174,17 +165,17 @@ def instance_scores(explainer: Explainer, trusted: Trusted, method: Method = "id
 def neighbour_scores(
     index: Index, trusted: Trusted, metric: Literal["dot", "cosine"] = "dot", top_k: int = 10
 ) -> Tensor:
-    """Likeness to trusted tokens of another class, (N,): the mean of the ``top_k`` largest products of features.
+    """Similarity to trusted tokens of another class, (N,): the mean of the ``top_k`` largest products of features.
 
-    A class is a type of label, B- and I- aside. Of a class with fewer than ``top_k`` others, the mean of those.
+    A class is a type of label, without B- and I-. If there are fewer than ``top_k`` such tokens, the mean of all.
     """
     if metric not in ("dot", "cosine") or top_k < 1:
         raise OptionError(f"metric {metric!r}, top_k {top_k}: expected dot or cosine, and at least 1")
-    types = label_types(index.labels)
+    types = index.labels.type_of
     classes = torch.tensor([types.index(type_) for type_ in types])  # (C,)
     theirs = classes[trusted.rows.labels[trusted.tokens]]  # (Q,)
     if len(theirs.unique()) < 2:
-        raise DataError("the trusted tokens are of one class only; ask about tokens of several classes")
+        raise DataError("the trusted tokens have only one class; give tokens of several classes")
     features = trusted.rows.features[trusted.tokens].float()  # (Q, D)
     vectors = _unit(features) if metric == "cosine" else features
     found = []
@@ -199,23 +190,23 @@ def neighbour_scores(
     return torch.cat(found)
 
 
-def _gradients(explainer: Explainer, rows: Rows, segments: Tensor, method: Method) -> Iterator[Tensor]:
-    """g_q of the queries ``segments`` (Q, 3) of ``rows``, for ``cosine`` of norm 1; (q, P) a few at a time."""
+def _gradients(explainer: Explainer, rows: Rows, segments: Tensor, method: TrustedMethod) -> Iterator[Tensor]:
+    """g_q of the queries ``segments`` (Q, 3) of ``rows``, with norm 1 for ``cosine``; (q, P), a few at a time."""
     for _, gradients in dense_gradients(explainer.head, rows, Candidates(segments), MAX_QUERIES):
         yield _unit(gradients) if method == "cosine" else gradients
 
 
-def _directions(explainer: Explainer, gradients: Tensor, method: Method) -> Tensor:
-    """d_q, or a sum of them, from g_q, or the sum of those, (q, P)."""
+def _directions(explainer: Explainer, gradients: Tensor, method: TrustedMethod) -> Tensor:
+    """d_q from g_q, or the sum of d_q from the sum of g_q, (q, P)."""
     if method in ("curvature", "relative"):
         gradients = explainer.solver.solve(gradients).value
     return gradients / explainer.index.num_sentences if method in ("identity", "curvature") else gradients
 
 
-def _sizes(explainer: Explainer, candidates: Candidates, method: Method) -> Tensor:
+def _sizes(explainer: Explainer, candidates: Candidates, method: TrustedMethod) -> Tensor:
     """size_k of every candidate, (K,).
 
-    Where exact self-influences are too much work (a solve for each of very many), those of Kronecker factors.
+    If exact self-influences are too much work (a solve for each candidate), Kronecker factors are used.
     """
     index, head = explainer.index, explainer.head
     if method in ("identity", "curvature"):
@@ -243,19 +234,19 @@ def _largest(values: Tensor, top_k: int) -> Tensor:
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    """Rows scaled to norm 1; zeros stay."""
+    """Rows scaled to norm 1; rows of zeros stay zero."""
     return vectors / vectors.norm(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny)
 
 
 def _quotient(values: Tensor, sizes: Tensor) -> Tensor:
-    """values / sizes in float64, zero where the size is."""
+    """values / sizes in float64, zero where the size is zero."""
     return torch.where(sizes > 0, values.double() / sizes.clamp(min=1e-300), 0.0)
 
 
-def _check_options(method: Method, aggregate: Aggregate, top_k: int) -> None:
-    if method not in get_args(Method):
-        raise OptionError(f"method {method!r}: expected one of {', '.join(get_args(Method))}")
-    if aggregate not in get_args(Aggregate):
-        raise OptionError(f"aggregate {aggregate!r}: expected one of {', '.join(get_args(Aggregate))}")
+def _check_options(method: TrustedMethod, aggregate: QueryAggregate, top_k: int) -> None:
+    if method not in get_args(TrustedMethod):
+        raise OptionError(f"method {method!r}: expected one of {', '.join(get_args(TrustedMethod))}")
+    if aggregate not in get_args(QueryAggregate):
+        raise OptionError(f"aggregate {aggregate!r}: expected one of {', '.join(get_args(QueryAggregate))}")
     if top_k < 1:
         raise OptionError(f"top_k {top_k}: must be at least 1")

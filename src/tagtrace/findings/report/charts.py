@@ -1,4 +1,4 @@
-"""Small charts as inline SVG, the same text for the same numbers; their colours are those of the page."""
+"""Small charts as inline SVG, deterministic; their colours come from the style of the page."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from tagtrace._markup import Child, Html, element
 
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 44
-"""Margins around the plot."""
+"""Margins of the plot."""
 NUM_BINS = 48
 DASHES = (None, "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2")
-"""Of curves, so that they differ without colour."""
+"""Dashes of curves, so that they can be told apart without colour."""
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Counts of values between ``edges``, G + 1 of them."""
+    """Counts of values in G bins, between G + 1 ``edges``."""
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
 
     @classmethod
     def of(cls, values: np.ndarray, num_bins: int = NUM_BINS) -> Bins:
-        """Of the finite values, in bins of one width."""
+        """Count the finite values in bins of equal width."""
         finite = values[np.isfinite(values)].astype(np.float64)
         counts, edges = np.histogram(finite, bins=num_bins)
         return cls(tuple(edges.tolist()), tuple(counts.tolist()))
 
 
 def histogram(bins: Bins, threshold: float | None, title: str, description: str, name: str) -> Html:
-    """Bars as high as log(1 + count); those that reach beyond ``threshold`` are marked, and the threshold is a line."""
+    """Bars of height log(1 + count); bars beyond ``threshold`` are marked, and the threshold is a line."""
     low, high = bins.edges[0], bins.edges[-1]
     most = max(1, *bins.counts)
 
@@ -66,7 +66,7 @@ def histogram(bins: Bins, threshold: float | None, title: str, description: str,
 def recall_curves(
     curves: Sequence[tuple[str, Sequence[tuple[int, float]]]], num_tokens: int, title: str, description: str, name: str
 ) -> Html:
-    """Recall among the first k tokens, k on a log scale, a line for each named curve and one for a random order."""
+    """Recall among the first k tokens, with k on a log scale: a line for each curve and one for a random order."""
     furthest = log10(max(num_tokens, 10))
 
     def across(count: float) -> float:
@@ -101,7 +101,7 @@ def recall_curves(
 
 
 def even_ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Round numbers between two others, at most ``most`` + 1.
+    """Round numbers between two numbers, at most ``most`` + 1.
 
     >>> even_ticks(-0.2, 3.1)
     [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
@@ -119,10 +119,10 @@ def short(value: float) -> str:
     """A number in few characters.
 
     >>> short(0.5), short(12345.678), short(0.00012345), short(float("nan")), short(3)
-    ('0.5', '12,346', '0.000123', 'not known', '3')
+    ('0.5', '12,346', '0.000123', 'unknown', '3')
     """
     if not isfinite(value):
-        return "not known" if isnan(value) else ("∞" if value > 0 else "-∞")
+        return "unknown" if isnan(value) else ("∞" if value > 0 else "-∞")
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
 
 
@@ -133,13 +133,13 @@ def _svg(parts: Child, title: str, description: str, name: str) -> Html:
 
 
 def _row(y: float, label: str) -> list[Html]:
-    """A line across the plot, and its number."""
+    """A horizontal line across the plot, and its label."""
     line = _shape("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y)
     return [line, _shape("text", label, class_="tick", x=LEFT - 8, y=y + 4, text_anchor="end")]
 
 
 def _column(x: float, label: str) -> list[Html]:
-    """A mark under the plot, and its number."""
+    """A mark under the plot, and its label."""
     line = _shape("line", class_="mark", x1=x, x2=x, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM + 5)
     return [line, _shape("text", label, class_="tick", x=x, y=HEIGHT - BOTTOM + 18, text_anchor="middle")]
 
@@ -159,7 +159,7 @@ def _axis_names(across: str, up: str) -> list[Html]:
 
 
 def _legend(labels: Sequence[str]) -> Iterator[Html]:
-    """In the upper left of the plot, where curves that rise are not."""
+    """The legend, in the upper left of the plot, where rising curves leave room."""
     for number, label in enumerate((*labels, "a random order")):
         y = TOP + 14 + 17 * number
         is_chance = number == len(labels)
@@ -170,13 +170,13 @@ def _legend(labels: Sequence[str]) -> Iterator[Html]:
 
 
 def _shape(name: str, *children: Child, **attributes: str | float | None) -> Html:
-    """An element whose numbers have two digits."""
+    """An element whose numbers are rounded to two decimals."""
     rounded = {key: _digits(value) if isinstance(value, float) else value for key, value in attributes.items()}
     return element(name, *children, **rounded)
 
 
 def _digits(value: float) -> str:
-    """To a hundredth.
+    """A number rounded to two decimals.
 
     >>> _digits(12.0), _digits(3.14159)
     ('12', '3.14')

@@ -10,18 +10,18 @@ from tagtrace.findings.finding import Finding
 from tagtrace.findings.report.sections import MAX_FINDINGS, ReportedPattern
 
 _KEYS = {
-    "j and k": "the next finding and the one before; on a finding ↓ and ↑ too",
-    "o": "open or close the details; on a finding Enter too",
+    "j and k": "next and previous finding (on a finding also ↓ and ↑)",
+    "o": "open or close the details (on a finding also Enter)",
     "/": "go to the filter",
     "Escape": "show all findings again",
-    "?": "this help",
+    "?": "show this help",
 }
 
 
 def findings_list(
     all_findings: Sequence[Finding], found: Sequence[ReportedPattern], evidence: Mapping[int, Sequence[str]]
 ) -> Child:
-    """The list, with the filter that the script brings to life."""
+    """The list, and the filter above it."""
     if not all_findings:
         return element("p", "No label is suspicious enough to be a finding.")
     shown = all_findings[:MAX_FINDINGS]
@@ -72,7 +72,7 @@ def _finding(one: Finding, known: set[int], evidence: Sequence[str]) -> Html:
 
 
 def _diff(one: Finding) -> Html:
-    """Token by token, the label given and the one proposed: − and + where they differ, = where not."""
+    """The given and the proposed label of each token: − and + if they differ, = if not."""
     rows = [
         [
             element("th", token, scope="row", dir="auto"),
@@ -92,12 +92,15 @@ def _label(label: str, sign: str, kind: str, *, is_same: bool) -> Html:
 def _details(one: Finding, evidence: Sequence[str]) -> Html:
     pairs: dict[str, Child] = {"sentence": element("bdi", one.sentence), "tokens": f"{one.start}:{one.stop}"}
     pairs |= {name: exact(value) for name, value in one.scores.items()}
-    lines = [element("p", "Trusted labels that it hurts:"), element("ul", [element("li", line) for line in evidence])]
+    lines = [
+        element("p", "Trusted labels that these labels hurt:"),
+        element("ul", [element("li", line) for line in evidence]),
+    ]
     return element("details", element("summary", "Details"), definitions(pairs, "pairs"), lines if evidence else None)
 
 
 def _filter(shown: Sequence[Finding], found: Sequence[ReportedPattern]) -> Html:
-    """Hidden until the script shows it: without one it could do nothing."""
+    """The filter; hidden until the script, which it needs, shows it."""
     changes = Counter(one.change for one in shown)
     by_count = sorted(sorted(changes), key=lambda change: -changes[change])
     in_list = {one.pattern for one in shown}

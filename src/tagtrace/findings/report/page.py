@@ -1,8 +1,8 @@
 """The report of an audit: one HTML file that needs nothing else, to read offline, by keyboard, or on paper.
 
-All text of the data goes through ``markup.element``, which escapes it. The page's policy allows no address at all and
-only the style and the script that are written into it (by their hashes), so that even text that slipped through could
-not run or load anything.
+All text of the data goes through ``_markup.element``, which escapes it. The page's content security policy allows only
+its own style and script (by their hashes) and no address at all, so that unescaped text could not run or load anything
+either.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["MAX_FINDINGS", "Fit", "PatternEffect", "Report", "ReportedPattern", 
 
 @dataclass(frozen=True)
 class Report:
-    """All that the page shows."""
+    """The contents of the page."""
 
     title: str
     index: str
@@ -43,19 +43,19 @@ class Report:
     scores: Tensor | np.ndarray
     """The suspicion of all tokens, (N,)."""
     findings: Sequence[Finding]
-    """All of them, by rank."""
+    """All findings, by rank."""
     patterns: Sequence[ReportedPattern] = ()
     truth: Sequence[Measured] = ()
-    """How well each scorer finds the wrong labels, where these are known."""
+    """How well each scorer finds the wrong labels, if these are known."""
     evidence: Mapping[int, Sequence[str]] = field(default_factory=dict[int, Sequence[str]])
-    """Lines for the findings of these ranks: the trusted labels that each hurts."""
+    """By rank of a finding, the trusted labels that it hurts, one line for each."""
     threshold: float | None = None
-    """The suspicion from which tokens became findings; without it, the lowest score of a finding."""
+    """The lowest suspicion of a finding, marked in the chart; by default, that of ``findings``."""
 
     def __post_init__(self) -> None:
         scores = np.asarray(self.scores.detach().cpu() if isinstance(self.scores, Tensor) else self.scores)
         if scores.ndim != 1 or bool(np.isnan(scores).any()):
-            raise DataError(f"scores {scores.shape}: expected one number a token")
+            raise DataError(f"scores {scores.shape}: expected one number for each token")
         object.__setattr__(self, "scores", torch.from_numpy(scores.astype(np.float64)))
 
 
@@ -67,7 +67,7 @@ def write_report(path: str | Path, report: Report) -> None:
 
 
 def render_report(report: Report) -> str:
-    """The page as text, the same for the same report."""
+    """The page as text; the same report always gives the same text."""
     threshold = report.threshold
     if threshold is None and report.findings:
         threshold = min(one.score for one in report.findings)
@@ -102,7 +102,9 @@ def _body(report: Report, parts: Sequence[tuple[str, str, Child]]) -> Html:
         element("p", "Index: ", report.index, class_="soft"),
         element("nav", element("ul", links), aria_label="Sections"),
     )
-    footer = element("footer", f"Written by tagtrace {__version__}. Findings are estimates, for a person to check.")
+    footer = element(
+        "footer", f"Written by tagtrace {__version__}. Findings are estimates; a person should check them."
+    )
     return element(
         "body",
         element("a", "Skip to the findings", href="#findings", class_="skip"),
@@ -119,7 +121,7 @@ def _section(name: str, heading: str, body: Child) -> Html:
 
 
 def _policy() -> str:
-    """What the page may load: nothing but its own style and script."""
+    """The content security policy: the page may only use its own style and script."""
     style, script = (
         b64encode(sha256(_asset(name).encode("utf-8")).digest()).decode() for name in ("report.css", "report.js")
     )
@@ -129,5 +131,5 @@ def _policy() -> str:
 
 @cache
 def _asset(name: str) -> Html:
-    """The style or the script, shipped beside this file."""
+    """The style or the script, which are files of this package."""
     return Html(files("tagtrace.findings.report").joinpath(name).read_text(encoding="utf-8"))

@@ -21,16 +21,17 @@ from tagtrace._markup import (
     row_head,
     table,
 )
-from tagtrace.findings.finding import Finding, spelled
+from tagtrace.data.schemes import spelled
+from tagtrace.findings.finding import Finding
 from tagtrace.findings.ranking.truth import Measured
 from tagtrace.findings.report.charts import Bins, histogram, recall_curves, short
 
 MAX_FINDINGS = 500
-"""Shown in the page; the files beside it hold all."""
+"""Maximum number of findings in the page; the files next to it have all."""
 MAX_NAMED = 24
-"""Surface forms, documents and findings of a pattern that are written out."""
+"""Maximum number of surface forms, of documents and of findings that are listed for a pattern."""
 MAX_TYPES = 12
-"""Rows and columns of the table of label pairs; rarer types are one more."""
+"""Maximum number of types in the table of label pairs; rarer types are put together."""
 
 _OTHER = "others"
 
@@ -45,7 +46,7 @@ class Fit(Protocol):
 
 
 class PatternEffect(Protocol):
-    """What fixing all findings of a pattern does: before it, after it as predicted, and as retrained where it was."""
+    """The effect of fixing all findings of a pattern: before, after as predicted, and after retraining, if done."""
 
     @property
     def before(self) -> Fit: ...
@@ -77,7 +78,7 @@ class ReportedPattern(Protocol):
 
 
 def summary(facts: Mapping[str, str | int | float]) -> Html:
-    """Facts as boxes."""
+    """The facts of the summary, in boxes."""
     return definitions(
         {name: fact if isinstance(fact, str) else short(fact) for name, fact in facts.items()}, "summary"
     )
@@ -87,9 +88,9 @@ def summary(facts: Mapping[str, str | int | float]) -> Html:
 
 
 def patterns(found: Sequence[ReportedPattern], all_findings: Sequence[Finding]) -> Child:
-    """Each pattern to open; the first is open."""
+    """The patterns, each in an element that can be opened; the first is open."""
     if not found:
-        return element("p", "No systematic mistake was found.")
+        return element("p", "No systematic pattern was found.")
     texts = {one.rank: one.text for one in all_findings[:MAX_FINDINGS]}
     return [_pattern(one, texts, is_open=place == 0) for place, one in enumerate(found)]
 
@@ -128,11 +129,11 @@ def _pattern(one: ReportedPattern, texts: Mapping[int, str], *, is_open: bool) -
 
 
 def _effect(number: int, effect: PatternEffect) -> Html:
-    """Losses and mispredictions as they are, fixed as predicted, and fixed as retrained."""
+    """Loss and wrong tokens of the trusted data as it is, fixed as predicted, and fixed and retrained."""
     fits = (effect.before, effect.predicted, effect.verified)
     cells = [
         [row_head("Mean loss of a sentence"), [number_cell(fit.loss if fit else None) for fit in fits]],
-        [row_head("Tokens predicted wrong"), [number_cell(fit.num_wrong if fit else None) for fit in fits]],
+        [row_head("Tokens predicted wrongly"), [number_cell(fit.num_wrong if fit else None) for fit in fits]],
     ]
     heads = (
         "Trusted data (optimistic: the proposals were learned from it)",
@@ -140,7 +141,7 @@ def _effect(number: int, effect: PatternEffect) -> Html:
         "fixed, as predicted",
         "fixed and retrained",
     )
-    return table(f"What fixing all of pattern {number} does", heads, cells)
+    return table(f"Effect of fixing all findings of pattern {number}", heads, cells)
 
 
 def _first_few(heading: str, items: Sequence[Html], num_all: int) -> Child:
@@ -155,7 +156,7 @@ def _first_few(heading: str, items: Sequence[Html], num_all: int) -> Child:
 
 
 def pairs(all_findings: Sequence[Finding]) -> Child:
-    """How often each type is given and each is proposed, as a table with links to the findings."""
+    """A table of findings by given and proposed type, with links to the findings."""
     if not all_findings:
         return element("p", "No findings.")
     counts = Counter((spelled(one.given), spelled(one.proposed)) for one in all_findings)
@@ -173,12 +174,12 @@ def pairs(all_findings: Sequence[Finding]) -> Child:
         ]
         for row in given
     ]
-    caption = f"{counted(len(all_findings), 'finding')} by the type given and the type proposed (shade: how many)"
+    caption = f"{counted(len(all_findings), 'finding')} by given type and proposed type (darker: more findings)"
     return element("div", table(caption, ("given ↓ proposed →", *proposed, "all"), rows, "matrix"), class_="wide")
 
 
 def _commonest(counts: Counter[tuple[str, str]], side: int) -> list[str]:
-    """The most frequent types on one side, in the order of the alphabet, then ``O``, then what stands for the rest."""
+    """The most frequent types on one side, in alphabetical order, then ``O``, then the name for all others."""
     totals = Counter[str]()
     for pair, count in counts.items():
         totals[pair[side]] += count
@@ -187,7 +188,7 @@ def _commonest(counts: Counter[tuple[str, str]], side: int) -> list[str]:
 
 
 def _pair(count: int, most: int, given: str, proposed: str, first: Mapping[str, int]) -> Html:
-    """A cell; ``first`` has the first finding of each change that is in the list."""
+    """A cell of the table; ``first`` has the first finding of each change that is in the list."""
     if not count:
         return element("td", "0", class_="soft")
     change = f"{given} -> {proposed}"
@@ -200,7 +201,7 @@ def _pair(count: int, most: int, given: str, proposed: str, first: Mapping[str, 
 
 
 def scores(suspicion: np.ndarray, threshold: float | None) -> Child:
-    """How the scores of all tokens (N,) are spread."""
+    """The distribution of the scores of all tokens (N,)."""
     num_finite = int(np.isfinite(suspicion).sum())
     if not num_finite:
         return element("p", "No scores.")
@@ -210,7 +211,7 @@ def scores(suspicion: np.ndarray, threshold: float | None) -> Child:
     if threshold is not None:
         text += f" {counted(int((suspicion >= threshold).sum()), 'token')} at or above {short(threshold)}."
     if num_finite < len(suspicion):
-        text += f" {counted(len(suspicion) - num_finite, 'token')} with an infinite score not drawn."
+        text += f" {counted(len(suspicion) - num_finite, 'token')} with an infinite score not shown."
     rows = [
         [row_head(f"{short(low)} to {short(high)}"), element("td", f"{count:,}")]
         for low, high, count in zip(bins.edges, bins.edges[1:], bins.counts, strict=False)
@@ -228,7 +229,7 @@ def scores(suspicion: np.ndarray, threshold: float | None) -> Child:
 
 
 def recall(measured: Sequence[Measured]) -> Child:
-    """What each scorer finds of the labels known to be wrong."""
+    """How many of the labels that are known to be wrong each scorer finds."""
     one = measured[0]
     text = f"{one.num_wrong:,} of {counted(one.num_tokens, 'label')} are known to be wrong."
     if not one.num_wrong:
@@ -244,9 +245,9 @@ def recall(measured: Sequence[Measured]) -> Child:
     ]
     heads = ("Scorer", "average precision", *(f"found in the first {count:,}" for count in counts))
     curves = [(each.name, each.curve) for each in measured]
-    drawn = "Share of the wrong labels among the first tokens, for each scorer; the table has the numbers."
+    drawn = "Share of the wrong labels that are among the first tokens, for each scorer; the numbers are in the table."
     return [
         element("p", text),
         recall_curves(curves, one.num_tokens, "Wrong labels found", drawn, "recall-chart"),
-        element("div", table("What each scorer finds", heads, rows), class_="wide"),
+        element("div", table("Wrong labels found by each scorer", heads, rows), class_="wide"),
     ]

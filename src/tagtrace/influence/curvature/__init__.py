@@ -1,1 +1,1 @@
-"""Curvature: the Hessian of the training objective and its stand-ins, and solvers for them."""
+"""Curvature: the Hessian of the training objective and its approximations, and solvers for them."""

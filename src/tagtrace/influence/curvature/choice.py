@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
+from tagtrace._progress import Progress
 from tagtrace.index import Index
 from tagtrace.influence.curvature.inverse_file import load_inverse, save_inverse
 from tagtrace.influence.curvature.operators import Hessian, Identity, Kronecker
 from tagtrace.influence.curvature.solvers import Balanced, Cholesky, ConjugateGradient, Direct, Solver
+from tagtrace.influence.options import check_choice
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import HessianProduct, Objective
 from tagtrace.tagger.preconditioner import TokenPreconditioner
 from tagtrace.tagger.rows import Rows
-from tagtrace.tagger.tagger import Progress
 
 Curvature = Literal["auto", "identity", "kronecker", "dense", "cg"]
 
@@ -25,10 +25,10 @@ MAX_DENSE = 8_000
 """``auto`` inverts the dense Hessian of heads with at most this many parameters, and uses conjugate gradients above."""
 
 PRODUCT_TOKENS = 2**12
-"""Tokens that a Hessian product takes at once on the CPU: with many right-hand sides, more do not fit its caches."""
+"""Tokens in one Hessian product on the CPU: with many right-hand sides, more do not fit its caches."""
 
 MAX_BALANCED = 256
-"""Biases and transitions that conjugate gradients take exactly; of more, those that are expected most often."""
+"""Maximum number of biases and transitions that the preconditioner of ``cg`` takes exactly: the most expected ones."""
 
 
 def make_solver(
@@ -43,7 +43,7 @@ def make_solver(
 
     ``progress`` counts the sentences that have gone into the dense Hessian.
     """
-    kind = _kind(curvature, head)
+    kind = resolve_curvature(curvature, head)
     if kind == "identity":
         return Direct(Identity(head.num_parameters, damping, head.weight.device))
     hessian = exact_hessian(head, rows, l2, damping)
@@ -62,11 +62,11 @@ def index_solver(
     rows: Callable[[], Rows] | None = None,
     progress: Progress | None = None,
 ) -> Solver:
-    """As ``make_solver`` for the head and features of an index, whose folder keeps the dense Hessian's inverse.
+    """As ``make_solver`` for the head and features of an index; the dense Hessian's inverse is stored in its folder.
 
-    ``rows`` gives the index's rows where the caller has them in memory; they are asked for only if they are needed.
+    ``rows`` returns the index's rows if the caller has them in memory; it is called only if they are needed.
     """
-    kind, head, l2 = _kind(curvature, index.head), index.head, index.manifest.fit.l2
+    kind, head, l2 = resolve_curvature(curvature, index.head), index.head, index.manifest.fit.l2
     if kind == "dense":
         return exact_solver(index, damping, rows=rows, progress=progress)
     if kind == "identity":
@@ -81,7 +81,7 @@ def exact_solver(
     rows: Callable[[], Rows] | None = None,
     progress: Progress | None = None,
 ) -> Cholesky:
-    """The inverted Hessian of an index: the one kept in its folder, or a new one, which is kept there."""
+    """The inverted Hessian of an index: the one stored in its folder, or a new one, which is then stored there."""
     found = load_inverse(index, damping)
     if found is not None:
         return found
@@ -108,7 +108,7 @@ def balanced(hessian: Hessian) -> Balanced:
 
 
 def _balanced_coordinates(product: HessianProduct, edges: Tensor) -> Tensor:
-    """Where in theta the biases are, and the transitions, start and end scores that are expected most often."""
+    """The places in theta of the biases, and of the transitions, start and end scores that are expected most often."""
     head = product.head
     C, D = head.weight.shape
     counts = {"transitions": edges, "start": edges.sum(1), "end": edges.sum(0)}
@@ -121,10 +121,9 @@ def _balanced_coordinates(product: HessianProduct, edges: Tensor) -> Tensor:
     return torch.cat([biases, C * D + most])
 
 
-def _kind(curvature: Curvature, head: Head) -> Curvature:
-    """What ``auto`` stands for."""
-    if curvature not in get_args(Curvature):
-        raise OptionError(f"curvature {curvature!r}: expected one of {', '.join(get_args(Curvature))}")
+def resolve_curvature(curvature: Curvature, head: Head) -> Curvature:
+    """The curvature itself, or what ``auto`` means for this head."""
+    check_choice("curvature", curvature, Curvature)
     if curvature != "auto":
         return curvature
     return "dense" if head.num_parameters <= MAX_DENSE else "cg"

@@ -4,7 +4,7 @@ The posterior of a linear chain is a Markov chain with transition matrices
 
     Q_t(i, j) = p(y_t = j | y_{t-1} = i, x) = M(i, j) psi_t(j) beta_t(j) / sum_j' ...,
 
-so p(y_s = i, y_t = j) = (diag(p_s) Q_{s+1} ... Q_t)(i, j) for s < t, one small product a step.
+so p(y_s = i, y_t = j) = (diag(p_s) Q_{s+1} ... Q_t)(i, j) for s < t: one small product for each step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ def label_covariances(run: ScaledRun) -> Tensor:
 
 def _posterior_steps(run: ScaledRun) -> Tensor:
     """Q_t(i, j) for t = 1 .. T - 1, (B, T - 1, C, C), zero where a sentence has ended."""
-    right = run.psi[1:] * run.beta[1:]  # (T - 1, B, C)
-    weights = run.matrix * right.unsqueeze(2)  # (T - 1, B, C, C)
-    steps = weights / weights.sum(3, keepdim=True).clamp(min=TINY)
+    steps = posterior_step(run.matrix, run.psi[1:] * run.beta[1:])  # (T - 1, B, C, C)
     return run.ordered.unsort(steps.transpose(0, 1))
+
+
+def posterior_step(matrix: Tensor, right: Tensor) -> Tensor:
+    """Q_t, (..., C, C), from M (C, C) and psi_t beta_t (..., C)."""
+    weights = matrix * right.unsqueeze(-2)
+    return weights / weights.sum(-1, keepdim=True).clamp(min=TINY)

@@ -3,11 +3,11 @@
     H = (1/N) sum_i Cov(sum_t onehot(y_t) f_t^T, edge counts, ends) + lambda I,   f_t = (F_t, 1)
 
 The W part sums f_s Cov(y_s, y_t) f_t^T over all pairs of tokens of a sentence (``covariance``), for all pairs of labels
-but those with one label, whose blocks follow: a token has one label, so its covariances sum to zero. The few columns of
-transitions, start and end scores are Hessian products.
+except those with one label. Their blocks follow from the others: a token has one label, so its covariances sum to zero.
+The few columns of transitions, start and end scores are Hessian products.
 
-A long sentence has too many pairs of tokens to hold. The posterior is a Markov chain with steps Q_t (``covariance``),
-so Cov(y_s, y_t) = Cov(y_s, y_{t-1}) Q_t for s < t, and the sums over s follow from one another:
+A long sentence has too many pairs of tokens for memory. Its posterior is a Markov chain with steps Q_t
+(``covariance``), so Cov(y_s, y_t) = Cov(y_s, y_{t-1}) Q_t for s < t, and the sums over s follow from one another:
 
     v_t = sum_{s <= t} f_s Cov(y_s, y_t) = v_{t-1} Q_t + f_t Cov(y_t),   W part = X + X^T,
     X = sum_t (v_t - f_t Cov(y_t) / 2) f_t^T.
@@ -21,16 +21,16 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from tagtrace.influence.curvature.covariance import label_covariances
+from tagtrace._progress import Progress
+from tagtrace.influence.curvature.covariance import label_covariances, posterior_step
 from tagtrace.tagger.objective import HessianProduct
-from tagtrace.tagger.recursions import TINY, ScaledRun, run
+from tagtrace.tagger.recursions import ScaledRun, run
 from tagtrace.tagger.rows import Rows, pad_rows
-from tagtrace.tagger.tagger import Progress
 
 CELLS = 2**24
-"""Numbers held at once: covariances (tokens x longest sentence x C^2) and features spread by them (tokens x C x D).
+"""Maximum size of tensors in memory: covariances (tokens x longest sentence x C^2) and features (tokens x C x D).
 
-A sentence whose own covariances are more takes the recursion."""
+A sentence whose covariances are larger takes the recursion."""
 
 NEGLIGIBLE = 1e-15
 """Covariances below this are left out: they cannot change the Hessian by more than rounding does."""
@@ -78,12 +78,12 @@ def _fill_weights(matrix: Tensor, product: HessianProduct, progress: Progress | 
 
 
 def _longest_at_once(C: int) -> int:
-    """Tokens of the longest sentence whose covariances are held."""
+    """Length of the longest sentence whose covariances fit in memory."""
     return math.isqrt(CELLS) // C
 
 
 def _parts(chunk: Rows, C: int, D: int) -> Iterator[Rows]:
-    """A few sentences at a time, those of ``chunk`` in order; long ones alone."""
+    """The sentences of ``chunk`` in order, a few at a time; each long one alone."""
     limit = _longest_at_once(C)
     num_short = int((chunk.lengths <= limit).sum())  # the first: chunks are sorted by length
     num_tokens = int(chunk.lengths[:num_short].sum())
@@ -95,7 +95,7 @@ def _parts(chunk: Rows, C: int, D: int) -> Iterator[Rows]:
 
 
 def _rarest_first(product: HessianProduct) -> list[int]:
-    """Labels by sum_t p_t (1 - p_t): the fewer tokens a label concerns, the more blocks are made of those alone."""
+    """Labels by sum_t p_t (1 - p_t): the rarer a label is, the more blocks are computed from its few tokens alone."""
     variance = torch.stack([(nodes - nodes.square()).sum((0, 1)) for nodes in (r.nodes() for r in product.runs)])
     return variance.sum(0).argsort().tolist()
 
@@ -107,7 +107,7 @@ def _add_covariances(block: Tensor, features: Tensor, part: Rows, recursion: Sca
     for place, c in enumerate(order[:-1]):
         partners = order[place:-1]
         weights = covariances[:, :, c, :, partners]  # (B, T, T, K)
-        live = weights.abs().amax((2, 3)) > NEGLIGIBLE  # (B, T): a sure token covaries with nothing
+        live = weights.abs().amax((2, 3)) > NEGLIGIBLE  # (B, T): a certain token covaries with nothing
         some = live.any(1)  # (B,)
         spread = weights[some].transpose(2, 3).flatten(1, 2) @ padded[some]  # (B, T K, D)
         spread = spread.view(*live[some].shape, len(partners), padded.shape[2])[live[some]]  # (live, K, D)
@@ -125,9 +125,10 @@ def _add_long_sentence(block: Tensor, features: Tensor, recursion: ScaledRun, or
         for place, t in enumerate(some.tolist()):
             own = _label_covariance(recursion, t)[known]  # (K, C)
             spread = features[t].view(-1, 1, 1) * own  # f_t Cov(y_t), (D, K, C)
-            sums = sums @ _step(recursion, t) + spread if t else spread
+            step = posterior_step(recursion.matrix, recursion.psi[t, 0] * recursion.beta[t, 0])  # Q_t (C, C)
+            sums = sums @ step + spread if t else spread
             halves[place] = (sums - 0.5 * spread)[..., known]
-        live = halves.abs().amax((1, 2, 3)) > least  # (n,): a sure token covaries with nothing
+        live = halves.abs().amax((1, 2, 3)) > least  # (n,): a certain token covaries with nothing
         _add_halves(block, halves[live], features[some.to(live.device)][live], known)
 
 
@@ -146,14 +147,8 @@ def _label_covariance(recursion: ScaledRun, t: int) -> Tensor:
     return torch.diag(p) - torch.outer(p, p)
 
 
-def _step(recursion: ScaledRun, t: int) -> Tensor:
-    """Q_t(i, j) = p(y_t = j | y_{t-1} = i, x) of the first sentence, (C, C)."""
-    weights = recursion.matrix * (recursion.psi[t, 0] * recursion.beta[t, 0])
-    return weights / weights.sum(1, keepdim=True).clamp(min=TINY)
-
-
 def _complete(block: Tensor, order: list[int]) -> None:
-    """Fill in the blocks that symmetry and the sum over labels give."""
+    """Fill in the blocks that follow from symmetry and from the sum over labels."""
     *known, last = order
     for place, c in enumerate(known):
         for k in known[place + 1 :]:

@@ -1,4 +1,4 @@
-"""Curvature as a linear operator K on vectors theta-like, many at once: (Q, P) -> (Q, P).
+"""Curvature as a linear operator K on vectors of the size of theta, many at once: (Q, P) -> (Q, P).
 
 | operator | K |
 |---|---|
@@ -18,16 +18,16 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
+from tagtrace._progress import Progress
 from tagtrace.influence.curvature.hessian import dense_hessian
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import HessianProduct
 from tagtrace.tagger.preconditioner import end_variances
 from tagtrace.tagger.rows import unpad_rows
-from tagtrace.tagger.tagger import Progress
 
 
 def check_damping(damping: float) -> None:
-    """Refuse a damping that makes no positive definite operator."""
+    """Raise OptionError unless damping keeps operators positive definite."""
     if not (math.isfinite(damping) and damping >= 0):
         raise OptionError(f"damping {damping}: must be a number, at least 0")
 
@@ -47,7 +47,7 @@ class Operator(ABC):
         """(K + damping I) v for each row v of ``vectors`` (Q, P)."""
 
     def dense(self, progress: Progress | None = None) -> Tensor:  # noqa: ARG002
-        """The matrix (P, P); ``progress`` counts sentences where that takes long."""
+        """The matrix (P, P); ``progress`` counts sentences."""
         return self(torch.eye(self.size, dtype=torch.float64, device=self.device))
 
 
@@ -66,7 +66,7 @@ class Identity(Operator):
 
 
 class Hessian(Operator):
-    """The Hessian of J at the theta ``product`` was made for; never formed unless asked."""
+    """The Hessian of J at the theta ``product`` was made for; a matrix only if ``dense`` is called."""
 
     def __init__(self, product: HessianProduct, damping: float = 0.0) -> None:
         super().__init__(product.head.num_parameters, damping, product.head.weight.device)
@@ -85,7 +85,7 @@ class Kronecker(Operator):
     """S x M + (lambda + damping) I for W; for the other parameters a diagonal, plus lambda and damping.
 
     S = sum_t (diag(p_t) - p_t p_t^T) / sum_t u_t and M = (1/N) sum_t u_t f_t f_t^T with u_t = 1 - sum_c p_t(c)^2: each
-    token's curvature, as if label and feature were independent once weighed by the token's uncertainty. The
+    token's curvature, as if label and features were independent once weighted by the token's uncertainty. The
     diagonal has the expected counts of transitions, and p (1 - p) of first and last labels, over N.
     """
 
@@ -110,7 +110,7 @@ class Kronecker(Operator):
             first, last = first + at_first, last + at_last
             total += float(uncertainty.sum())
         num_sentences = product.objective.num_sentences
-        covariance = labels / total if total > 0 else torch.zeros_like(labels)  # S (C, C); one label has none
+        covariance = labels / total if total > 0 else torch.zeros_like(labels)  # S (C, C); zero if there is one label
         self.label_values, self.label_basis = torch.linalg.eigh(covariance)
         self.feature_values, self.feature_basis = torch.linalg.eigh(moment / num_sentences)
         self.spectrum = self.label_values.clamp(min=0.0).unsqueeze(1) * self.feature_values.clamp(min=0.0)  # (C, D)

@@ -1,19 +1,23 @@
-"""Edits of training labels: take a segment's labels away, or put others in their place; alone or in groups.
+"""Edits of training labels: remove the labels of a segment, or replace them; alone or in groups.
 
-Without its labels a segment's sentence counts with its partial loss, -log p(labels left | x) (the paper's equations 2
-and 5); with other labels it counts with their joint loss.
+If labels are removed, the sentence contributes its partial loss, -log p(remaining labels | x), to the objective (the
+paper's equations 2 and 5); if they are replaced, it contributes the joint loss of the new labels.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
-from tagtrace.influence.query import sentence_rows
+from tagtrace._checks import DataError, OptionError, TagtraceError, at
+from tagtrace._table import Table
+from tagtrace.index import Index
 from tagtrace.tagger import crf
 from tagtrace.tagger.rows import Rows, pad_rows
 from tagtrace.tagger.scores import Scores
@@ -21,7 +25,7 @@ from tagtrace.tagger.scores import Scores
 
 @dataclass(frozen=True)
 class Edit:
-    """Tokens ``start:stop`` of training sentence ``sentence``: new label numbers, or None to take the labels away."""
+    """New label numbers for tokens ``start:stop`` of a training sentence, or None to remove their labels."""
 
     sentence_number: int
     start: int
@@ -29,20 +33,96 @@ class Edit:
     labels: tuple[int, ...] | None = None
 
 
+NUM_SHOWN = 20
+"""Maximum number of edits in a table."""
+
 Group = Sequence[Edit]
 """Edits made together."""
 
 
+def make_edit(
+    index: Index, sentence: str | int, start: int, stop: int, labels: str | Sequence[str] | None = None
+) -> Edit:
+    """An edit of tokens ``start:stop`` of a training sentence, given by its id or number.
+
+    ``labels`` are the new ones: a type (``ORG``), a label, or one label for each token; None removes the labels.
+    """
+    number = sentence if isinstance(sentence, int) else index.sentence_number(sentence)
+    check_sentence_number(number, index.num_sentences)
+    if not 0 <= start < stop <= int(index.lengths[number]):
+        last = int(index.lengths[number]) - 1
+        raise OptionError(f"{start}:{stop} is not a segment of sentence {sentence}, which has tokens 0 to {last}")
+    return Edit(number, start, stop, None if labels is None else tuple(index.labels.parse(labels, stop - start)))
+
+
+def check_sentence_number(number: int, num_sentences: int) -> None:
+    """Raise OptionError unless there is a training sentence with this number."""
+    if not 0 <= number < num_sentences:
+        raise OptionError(f"there is no training sentence {number}; numbers are 0 to {num_sentences - 1}")
+
+
+def read_edits(index: Index, path: str | Path) -> list[Edit]:
+    """The edits in a file of JSON lines: ``{"id": ..., "start": 2, "stop": 4, "labels": [...] or null}``."""
+    found: list[Edit] = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            edit = json.loads(line)
+            start, stop, labels = edit["start"], edit["stop"], edit.get("labels")
+            if type(start) is not int or type(stop) is not int or not _is_none_or_names(labels):
+                raise ValueError
+            sentence = str(edit["id"])
+        except (ValueError, TypeError, KeyError, AttributeError):
+            expected = '{"id": ..., "start": 2, "stop": 4, "labels": [...] or null}'
+            raise DataError(f"{at(path, number)}: expected {expected}") from None
+        try:
+            found.append(make_edit(index, sentence, start, stop, labels))
+        except TagtraceError as error:
+            raise DataError(f"{at(path, number)}: {error}") from None
+    return found
+
+
+def _is_none_or_names(labels: object) -> bool:
+    return labels is None or (isinstance(labels, list) and all(isinstance(label, str) for label in labels))
+
+
+def edit_table(index: Index, edits: Sequence[Edit], title: str) -> Table:
+    """The first edits in their sentences, with the given and the new labels."""
+    rows: list[tuple[str, ...]] = []
+    for edit in edits[:NUM_SHOWN]:
+        sentence = index.sentence(edit.sentence_number)
+        given = " ".join(sentence.labels[edit.start : edit.stop])
+        new = "(removed)" if edit.labels is None else " ".join(index.labels.decode(edit.labels))
+        rows.append((given, new, f"{sentence.id} {edit.start}:{edit.stop}", sentence.in_context(edit.start, edit.stop)))
+    more = f" ({len(edits) - NUM_SHOWN:,} more are not shown)" if len(edits) > NUM_SHOWN else ""
+    return Table(title + more, ("given", "new", "where", "training sentence"), tuple(rows))
+
+
+def edit_to_json(index: Index, edit: Edit) -> dict[str, Any]:
+    """The edit as data, with the id of its sentence and the names of its labels."""
+    sentence, inside = index.sentence(edit.sentence_number), slice(edit.start, edit.stop)
+    return {
+        "id": sentence.id,
+        "start": edit.start,
+        "stop": edit.stop,
+        "labels": None if edit.labels is None else list(index.labels.decode(edit.labels)),
+        "given": list(sentence.labels[inside]),
+        "tokens": list(sentence.tokens[inside]),
+        "line": sentence.lines[edit.start] if sentence.lines else None,
+    }
+
+
 class EditedSentences:
-    """The training sentences that groups of edits touch, group after group, before and after."""
+    """The training sentences that groups of edits change, group after group, before and after."""
 
     def __init__(self, rows: Rows, *groups: Group) -> None:
         if not groups or not all(groups):
-            raise OptionError("a group of edits must hold at least one")
+            raise OptionError("a group of edits must have at least one edit")
         touched = [sorted({edit.sentence_number for edit in group}) for group in groups]
         self.sizes = torch.tensor([len(sentences) for sentences in touched])  # sentences of each group, (G,)
         self.sentences = [number for sentences in touched for number in sentences]
-        parts = [sentence_rows(rows, number) for number in self.sentences]
+        parts = [rows.sentence(number) for number in self.sentences]
         self.lengths = torch.cat([part.lengths for part in parts])
         self.features = torch.cat([part.features for part in parts]).double()  # (n, D)
         self.labels = pad_rows(torch.cat([part.labels for part in parts]), self.lengths)  # (B, T)
@@ -57,27 +137,30 @@ class EditedSentences:
         inside = slice(edit.start, edit.stop)
         if not 0 <= edit.start < edit.stop <= int(self.lengths[row]):
             raise OptionError(
-                f"edit {edit.start}:{edit.stop} does not lie in its sentence of {self.lengths[row]} tokens"
+                f"edit {edit.start}:{edit.stop} is not a segment of sentence {edit.sentence_number}, which has "
+                f"{self.lengths[row]} tokens"
             )
         if edit.labels is None:
             self.known[row, inside] = False
         elif len(edit.labels) != edit.stop - edit.start:
-            raise OptionError(f"edit {edit.start}:{edit.stop} needs {edit.stop - edit.start} labels")
+            raise OptionError(
+                f"edit {edit.start}:{edit.stop} needs {edit.stop - edit.start} labels; it has {len(edit.labels)}"
+            )
         else:
             self.new_labels[row, inside] = torch.tensor(edit.labels, device=self.labels.device)
 
     def loss_before(self, scores: Scores) -> Tensor:
-        """sum of joint losses of the labels as they are."""
+        """The sum of the joint losses of the given labels."""
         return crf.joint_loss(scores, self.labels).sum()
 
     def losses_after(self, scores: Scores) -> Tensor:
-        """Partial losses once edited, (B,)."""
+        """Partial losses after the edits, (B,)."""
         return crf.partial_loss(scores, self.new_labels, self.known)
 
     def errors_before(self, scores: Scores) -> crf.Errors:
-        """Joint losses of the labels as they are, and their derivatives in the scores."""
+        """Joint losses of the given labels, and their derivatives in the scores."""
         return crf.partial_errors(scores, self.labels, torch.ones_like(self.known))
 
     def errors_after(self, scores: Scores) -> crf.Errors:
-        """Partial losses once edited, and their derivatives in the scores."""
+        """Partial losses after the edits, and their derivatives in the scores."""
         return crf.partial_errors(scores, self.new_labels, self.known)

@@ -1,26 +1,24 @@
 """Edits that could turn a prediction into its rival, and their first-order effect.
 
-The joint loss is log Z - score(y) and log Z does not depend on the labels, so putting y' in place of y changes the
+The joint loss is log Z - score(y) and log Z does not depend on the labels, so replacing y by y' changes the
 gradient of J by (phi(y) - phi(y'))/N and to first order moves its minimum by H^-1 (phi(y') - phi(y))/N. With
 V = H^-1 grad m, a function m of theta changes by
 
-    V . (phi(y') - phi(y)) / N:   V's score of the new labels less that of the old, no partition needed.
+    V . (phi(y') - phi(y)) / N:   V's score of the new labels minus that of the old, without log Z.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError, OptionError
 from tagtrace.data.labels import LabelSet
 from tagtrace.influence.edits.edit import Edit
 from tagtrace.influence.edits.margin import Gap
-from tagtrace.influence.scoring.candidates import Kind, candidates
+from tagtrace.influence.scoring.candidates import SegmentKind, find_segments
 from tagtrace.influence.scoring.factors import sentence_parts
 from tagtrace.influence.scoring.screen import Screen
 from tagtrace.tagger import crf
@@ -30,7 +28,7 @@ from tagtrace.tagger.rows import Rows, pad_rows
 
 @dataclass(frozen=True)
 class Pool:
-    """Edits that may be made: segments (S, 3) and their new labels (S, longest), or None to take labels away."""
+    """Edits to choose from: segments (S, 3) and their new labels (S, longest), or None to remove labels."""
 
     segments: Tensor
     labels: Tensor | None = None
@@ -44,71 +42,53 @@ class Pool:
         return Pool(self.segments[index], None if self.labels is None else self.labels[index])
 
     def effects(self, head: Head, rows: Rows, direction: Tensor) -> Tensor:
-        """By how much each edit changes a function of theta, to first order; direction V (P,) -> (S,)."""
+        """The first-order change of a function of theta by each edit; direction V (P,) -> (S,)."""
         if self.labels is None:
             return Screen(head, rows, self.segments).influence(direction.unsqueeze(0))[0]
         return relabel_effects(head, rows, self.segments, self.labels, direction)
 
 
-def removals(rows: Rows, labels: LabelSet, kind: Kind) -> Pool:
-    """Take away the labels of any segment of a kind."""
-    return Pool(candidates(rows, labels, kind))
+def removals(rows: Rows, labels: LabelSet, kind: SegmentKind) -> Pool:
+    """Remove the labels of any segment of a kind."""
+    return Pool(find_segments(rows, labels, kind))
 
 
 def relabellings(rows: Rows, labels: LabelSet, gap: Gap) -> Pool:
-    """Labels like the predicted ones become like the rival's, wherever the two differ; the scheme is kept.
+    """Training labels equal to the predicted ones become the rival's, wherever the two differ, within the scheme.
 
-    A segment of type X where the rival has type Y, or nothing, becomes one of type Y, or nothing. Where the prediction
-    has no segment, or one of the rival's own type, single tokens with the predicted label are given the rival's.
+    If the prediction has type X where the rival has type Y, or O, segments of type X become Y, or O. If the prediction
+    has O, or differs from the rival only in B- and I-, single tokens with the predicted label get the rival's.
     """
-    types = [_type(label, labels.scheme) for label in labels.labels]
+    types, outside = labels.type_of, () if labels.scheme == "plain" else ("O",)
     pairs = [(p, r) for p, r in zip(gap.keep, gap.rival, strict=True) if p != r]
-    changes = {(types[p], types[r]) for p, r in pairs if types[p] not in (None, types[r])}
-    single = {(p, r) for p, r in pairs if types[p] in (None, types[r])}
-    entities = candidates(rows, labels, "entity")
-    parts = [_tokens(rows, labels, types, p, r) for p, r in sorted(single)]
-    parts += [_entities(rows, labels, types, entities, x, y) for x, y in sorted(changes, key=str)]
+    changes = {(types[p], types[r]) for p, r in pairs if types[p] not in (*outside, types[r])}
+    single = {(p, r) for p, r in pairs if types[p] in (*outside, types[r])}
+    entities = find_segments(rows, labels, "entity")
+    parts = [_tokens(rows, labels, p, r) for p, r in sorted(single)]
+    parts += [_entities(rows, labels, entities, x, y) for x, y in sorted(changes)]
     longest = max(part[1].shape[1] for part in parts)
     wide = [torch.nn.functional.pad(new, (0, longest - new.shape[1])) for _, new in parts]
     return Pool(torch.cat([segments for segments, _ in parts]), torch.cat(wide))
 
 
-def _type(label: str, scheme: str) -> str | None:
-    """The type of a label; None outside segments."""
-    if scheme == "plain":
-        return label
-    return None if label == "O" else label[2:] if scheme == "iob2" else label
-
-
-def spell(type_: str | None, length: int, labels: LabelSet) -> list[int]:
-    """The labels of a segment of ``length`` tokens of a type, or of none: B-X I-X ..., X X ... or O O ..."""
-    if type_ is None:
-        return labels.encode(["O"] * length)
-    if labels.scheme == "iob2":
-        return labels.encode([f"B-{type_}", *[f"I-{type_}"] * (length - 1)])
-    return labels.encode([type_] * length)
-
-
-def _entities(
-    rows: Rows, labels: LabelSet, types: list[str | None], entities: Tensor, old: str | None, new: str | None
-) -> tuple[Tensor, Tensor]:
+def _entities(rows: Rows, labels: LabelSet, entities: Tensor, old: str, new: str) -> tuple[Tensor, Tensor]:
     """Segments (S, 3) of type ``old`` and labels (S, longest) that make them ``new``."""
-    first = (rows.lengths.cumsum(0) - rows.lengths)[entities[:, 0]] + entities[:, 1]  # (S,): its row
-    is_old = torch.tensor([type_ == old for type_ in types])
+    first = (rows.lengths.cumsum(0) - rows.lengths)[entities[:, 0]] + entities[:, 1]  # (S,): the row of the first token
+    is_old = torch.tensor([type_ == old for type_ in labels.type_of])
     segments = entities[is_old[rows.labels[first]]]
     longest = max([1, *(segments[:, 2] - segments[:, 1]).tolist()])
-    return segments, torch.tensor(spell(new, longest, labels)).expand(len(segments), -1)
+    return segments, torch.tensor(labels.spell(new, longest)).expand(len(segments), -1)
 
 
-def _tokens(rows: Rows, labels: LabelSet, types: list[str | None], predicted: int, rival: int) -> tuple[Tensor, Tensor]:
-    """Tokens labelled ``predicted`` as segments (S, 3), and ``rival`` for each, (S, 1), as the label before allows."""
-    tokens = candidates(rows, labels, "token")  # (N, 3), one for each row
+def _tokens(rows: Rows, labels: LabelSet, predicted: int, rival: int) -> tuple[Tensor, Tensor]:
+    """Tokens labelled ``predicted`` as segments (S, 3), and ``rival`` for each, (S, 1), as the scheme allows."""
+    tokens, types = find_segments(rows, labels, "token"), labels.type_of  # (N, 3), one for each row
     chosen = rows.labels == predicted  # (N,)
     new = torch.full(chosen.shape, rival)
     if labels.scheme == "iob2" and labels.labels[rival].startswith("I-"):
         is_rival_type = torch.tensor([type_ == types[rival] for type_ in types])
         continues = is_rival_type[rows.labels.roll(1)] & (tokens[:, 1] > 0)  # (N,)
-        if types[predicted] is None:
+        if types[predicted] == "O":
             new = torch.where(continues, rival, labels.index(f"B-{types[rival]}"))
         else:
             chosen = chosen & continues
@@ -128,22 +108,3 @@ def relabel_effects(head: Head, rows: Rows, segments: Tensor, new_labels: Tensor
         old = crf.segment_labels(labels, local)  # (S, longest)
         out[places] = crf.path_score(window, new_labels[places, : old.shape[1]]) - crf.path_score(window, old)
     return out / len(rows.lengths)
-
-
-def label_ids(given: str | Sequence[str], length: int, labels: LabelSet, where: str) -> list[int]:
-    """What a user calls the labels of ``length`` tokens: one label for all, a type (``ORG`` is B-ORG I-ORG ... where
-    the scheme has prefixes), or a label for each, as a list or separated by commas; ``where`` it was given.
-    """
-    try:
-        if isinstance(given, str):
-            if given in labels.labels:
-                return labels.encode([given] * length)
-            if given in labels.types:
-                return spell(given, length, labels)
-        parts = given.split(",") if isinstance(given, str) else given
-        ids = labels.encode(parts)
-    except DataError as error:
-        raise OptionError(f"{where}: {error}") from None
-    if len(ids) != length:
-        raise OptionError(f"{where}: {len(ids)} labels for {length} tokens; give one for each, or a type")
-    return ids

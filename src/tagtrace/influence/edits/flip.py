@@ -1,62 +1,66 @@
-"""Flip: the smallest set found of training labels whose edit changes a prediction.
+"""Flip: a small set of training labels whose edit changes a prediction.
 
 After Yang, Jain and Wallace (2023), "How Many and Which Training Points Would Need to be Removed to Flip this
 Prediction?", who remove whole instances of a linear classifier in the order of their influence. Here the labels of
-segments of a sentence are taken away or changed, and every step is checked by retraining:
+segments are removed or changed, and every step is checked by retraining:
 
 1. *Rank* every edit by its first-order effect on the margin m (``margin``); refine the best few alone.
-2. *Grow*: add the strongest that should together cover what is left of m, at most as many as there are (a label that
-   others repeat shows its effect only once some of them are gone), retrain with all of them, and rank again at the
+2. *Grow*: add the strongest edits that should together cover what is left of m, at most doubling the set (a label that
+   others repeat shows its effect only once some of them are removed), retrain with all of them, and rank again at the
    retrained head (with the old Hessian), until m < 0.
-3. *Prune*: bisect for the shortest beginning of the list that flips, then leave out single members, the weakest
-   first, for as long as the prediction stays flipped.
+3. *Prune*: bisect for the shortest beginning of the list that flips, then leave out single edits, the weakest first,
+   for as long as the prediction stays flipped.
 
-The set returned flips the prediction of a head retrained with it. It is *minimal* if no member can be left out, which
-is known when pruning ended within its budget of retrainings; no search short of all subsets proves it the smallest.
+The set returned flips the prediction of a head retrained with it. It is *minimal* if no single edit can be left out,
+which is known if pruning ended within its budget of retrainings. Only a search of all subsets could prove that no
+smaller set flips the prediction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
-from tagtrace.data.labels import LabelSet
-from tagtrace.influence.edits.edit import Edit
+from tagtrace._markup import counted
+from tagtrace._table import Described, Table
+from tagtrace.index import Index
+from tagtrace.influence.edits.edit import Edit, edit_table, edit_to_json
 from tagtrace.influence.edits.edit_pool import Pool, relabellings, removals
-from tagtrace.influence.edits.effect import Effect, effect
+from tagtrace.influence.edits.effect import Effect, effect, effect_to_json, probability_table
 from tagtrace.influence.edits.margin import Gap, Margin, best_labels
 from tagtrace.influence.edits.refine import Refiner
 from tagtrace.influence.edits.retrain import Retrainer
-from tagtrace.influence.explain import Explainer
+from tagtrace.influence.options import check_at_least, check_choice
 from tagtrace.influence.query import Query
 from tagtrace.tagger.head import Head
 
-How = Literal["remove", "relabel"]
-Part = Literal["token", "entity", "sentence"]
-Progress = Callable[[int, float, int], None]
+HowToEdit = Literal["remove", "relabel"]
+WhatToEdit = Literal["token", "entity", "sentence"]
+FlipProgress = Callable[[int, float, int], None]
 """Called after each retraining with the size of the set, its margin and the number of retrainings so far."""
 
 NUM_REFINED = 20
-"""Edits, the best by first order, that are refined before the first is chosen."""
+"""Number of edits, the best by first order, that are refined before the first is chosen."""
 REFINED_LOGITS = 2_000
-"""Longer sentences (tokens times labels) are left at first order."""
+"""Edits of sentences with more tokens times labels than this are not refined."""
 SHORTLIST = 1_000
-"""Edits, at least, that are ranked again in every round."""
+"""Minimum number of edits that are ranked again in every round."""
 
 
 @dataclass(frozen=True)
-class Flip:
-    """A set of edits and what retraining with them does to the query."""
+class Flip(Described):
+    """A set of edits and the effect on the query of retraining with them."""
 
+    index: Index = field(repr=False, compare=False)
+    query: Query = field(repr=False)
     found: bool
-    """Whether they change the prediction. If not, ``edits`` are the most that was tried."""
+    """Whether the edits change the prediction. If not, ``edits`` is the largest set that was tried."""
     edits: tuple[Edit, ...]
-    """The strongest first."""
+    """Strongest first."""
     labels_before: tuple[int, ...]
     labels_after: tuple[int, ...]
     """The most likely labels of the segment, given the labels around it."""
@@ -65,61 +69,81 @@ class Flip:
     effect: Effect
     """On the loss and probabilities of ``labels_before``, by exact retraining."""
     is_minimal: bool
-    """Whether it was checked by retraining that no single edit can be left out."""
+    """Whether retraining showed that no single edit can be left out."""
     num_retrainings: int
 
+    @property
+    def verdict(self) -> str:
+        """The result in one sentence."""
+        before, after = (" ".join(self.index.labels.decode(ids)) for ids in (self.labels_before, self.labels_after))
+        size, times = counted(len(self.edits), "label"), counted(self.num_retrainings, "retraining")
+        if not self.found:
+            margins = f"margin {self.margin_before:.3f} -> {self.margin_after:.3f}"
+            return f"not found: after editing {size}, the prediction is still {after} ({margins}; {times})"
+        minimal = "none can be left out" if self.is_minimal else "whether each is needed was not checked"
+        return f"editing {size} changes the best labels from {before} to {after}; {minimal} ({times})"
 
-def flip(
-    explainer: Explainer,
-    query: Query,
-    edit: How = "remove",
-    kind: Part = "token",
-    most: int = 100,
-    to: Sequence[int] | None = None,
-    max_retrainings: int = 100,
-    progress: Progress | None = None,
-) -> Flip:
-    """A small set of at most ``most`` training labels without which, or with others, the prediction is another.
+    def describe(self) -> list[str | Table]:
+        how = "relabel" if any(edit.labels is not None for edit in self.edits) else "remove"
+        return [
+            "",
+            *self.query.describe(),
+            self.verdict,
+            edit_table(self.index, self.edits, f"training labels to {how}, strongest first"),
+            probability_table(self.index.labels, self.query, {"after retraining": self.effect}),
+            "These are probabilities of single labels; the prediction is the best labelling of all tokens together, so "
+            "the two may differ.",
+        ]
 
-    The prediction is the most likely labelling of the query's segment given the labels around it. ``edit``: take labels
-    away, or ``relabel`` like the rival (``relabellings``). ``kind`` says what is taken away at once. ``to``: the labels
-    (n,) the prediction should become; without it any others count.
-    """
-    flipper = Flipper(explainer.index.labels, explainer.refiner, explainer.retrainer)
-    return flipper.flip(query, edit, kind, most, to, max_retrainings, progress)
+    def to_json(self) -> dict[str, Any]:
+        """The result as data."""
+        return {
+            **self.query.to_json(),
+            "found": self.found,
+            "is_minimal": self.is_minimal,
+            "num_retrainings": self.num_retrainings,
+            "labels_before": list(self.index.labels.decode(self.labels_before)),
+            "labels_after": list(self.index.labels.decode(self.labels_after)),
+            "margin_before": self.margin_before,
+            "margin_after": self.margin_after,
+            "effects": {"verify": effect_to_json(self.effect, self.index.labels)},
+            "edits": self.to_records(),
+        }
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One record for each edit, for ``pandas.DataFrame``."""
+        return [edit_to_json(self.index, edit) for edit in self.edits]
 
 
 class Flipper:
     """Flips predictions of the head that ``refiner`` and ``retrainer`` start from."""
 
-    def __init__(self, labels: LabelSet, refiner: Refiner, retrainer: Retrainer) -> None:
-        self.labels, self.refiner, self.retrainer = labels, refiner, retrainer
+    def __init__(self, index: Index, refiner: Refiner, retrainer: Retrainer) -> None:
+        self.index, self.labels, self.refiner, self.retrainer = index, index.labels, refiner, retrainer
         self.head, self.rows = refiner.head, refiner.rows
 
     def flip(
         self,
         query: Query,
-        edit: How = "remove",
-        kind: Part = "token",
+        edit: HowToEdit = "remove",
+        kind: WhatToEdit = "token",
         most: int = 100,
-        to: Sequence[int] | None = None,
+        to: str | Sequence[str] | None = None,
         max_retrainings: int = 100,
-        progress: Progress | None = None,
+        progress: FlipProgress | None = None,
     ) -> Flip:
-        """As the function ``flip``."""
-        if edit not in get_args(How):
-            raise OptionError(f"edit {edit!r}: expected one of {', '.join(get_args(How))}")
-        if kind not in get_args(Part):
-            raise OptionError(f"segments {kind!r}: expected one of {', '.join(get_args(Part))}")
-        if most < 1 or max_retrainings < 1:
-            raise OptionError("most and max_retrainings must be at least 1")
-        margin = Margin(query, self.head, to)
+        """As ``Explainer.flip``."""
+        check_choice("edit", edit, HowToEdit)
+        check_choice("kind", kind, WhatToEdit)
+        check_at_least(1, most=most, max_retrainings=max_retrainings)
+        wanted = None if to is None else self.labels.parse(to, query.stop - query.start)
+        margin = Margin(query, self.head, wanted)
         search = _Search(self, margin, kind if edit == "remove" else None, most, max_retrainings, progress)
         edits, is_minimal = search.run()
         last = search.states[frozenset(edits)]
         query = query.with_labels(torch.tensor(margin.predicted))
         return Flip(
-            last.gap.flips, tuple(edits), margin.predicted, best_labels(query, last.head),
+            self.index, query, last.gap.flips, tuple(edits), margin.predicted, best_labels(query, last.head),
             search.states[frozenset()].gap.value, last.gap.value, effect(query, self.head, last.head),
             is_minimal, search.num_retrainings,
         )  # fmt: skip
@@ -127,7 +151,7 @@ class Flipper:
 
 @dataclass(frozen=True)
 class _State:
-    """A head retrained with some edits, and the margin there."""
+    """A head retrained with some edits, and its margin."""
 
     head: Head
     gap: Gap
@@ -141,14 +165,20 @@ class _Search:
     """One search; ``kind`` is None to relabel."""
 
     def __init__(
-        self, flipper: Flipper, margin: Margin, kind: Part | None, most: int, budget: int, progress: Progress | None
+        self,
+        flipper: Flipper,
+        margin: Margin,
+        kind: WhatToEdit | None,
+        most: int,
+        budget: int,
+        progress: FlipProgress | None,
     ) -> None:
         self.flipper, self.margin = flipper, margin
-        self.kind: Part | None = kind
+        self.kind: WhatToEdit | None = kind
         self.most, self.budget, self.progress = most, budget, progress
         self.num_retrainings = 0
         self.num_short = 0
-        """How many of the grown edits are known not to flip alone."""
+        """The length of the longest beginning of the grown edits that is known not to flip."""
         self.states = {frozenset[Edit](): _State(flipper.head, margin.at(flipper.head))}
         self.pools: dict[tuple[tuple[int, ...], ...], Pool] = {}
 
@@ -160,7 +190,7 @@ class _Search:
         return self._prune(edits)
 
     def _state(self, edits: Sequence[Edit], near: Sequence[Edit] = ()) -> _State:
-        """The head retrained with ``edits``, from a start that was retrained with ``near``."""
+        """The head retrained with ``edits``, starting from the head retrained with ``near``."""
         key = frozenset(edits)
         if key in self.states:
             return self.states[key]
@@ -176,7 +206,7 @@ class _Search:
         return self.states[key]
 
     def _grow(self) -> list[Edit]:
-        """Edits that flip, or the most that was tried."""
+        """Edits that flip, or the largest set that was tried."""
         edits: list[Edit] = []
         state = self.states[frozenset(edits)]
         for _ in range(self.budget):
@@ -191,7 +221,7 @@ class _Search:
         return edits
 
     def _strongest(self, state: _State, edits: list[Edit]) -> list[Edit]:
-        """The strongest edits that should together bring the margin down to 0: one at least, at most as many again."""
+        """The strongest edits that should together bring the margin to 0: at least one, at most doubling the set."""
         gradient = self.margin.gradient(state.gap, state.head)
         direction = self.flipper.retrainer.solver.solve(gradient.unsqueeze(0)).value[0]  # V (P,)
         pool = self._pool(state, direction)
@@ -215,7 +245,7 @@ class _Search:
         return added
 
     def _pool(self, state: _State, direction: Tensor) -> Pool:
-        """The edits worth ranking: the best by first order when this rival was first met."""
+        """The edits worth ranking: the best by first order when this rival first occurred."""
         kind = self.kind
         key = (state.gap.keep, state.gap.rival) if kind is None else ()
         if key not in self.pools:
@@ -227,7 +257,7 @@ class _Search:
         return self.pools[key]
 
     def _refine_best(self, pool: Pool, effects: Tensor, gap: Gap) -> None:
-        """Put the sentence-exact effect of the best few edits in place of the first-order one."""
+        """Replace the first-order effect of the best few edits by the refined one."""
         flipper = self.flipper
         best = effects.topk(min(NUM_REFINED, len(effects)), largest=False).indices.tolist()
         sizes = {
@@ -243,14 +273,14 @@ class _Search:
     def _prune(self, edits: list[Edit]) -> tuple[list[Edit], bool]:
         """Fewer edits that still flip, and whether each of them was found to be needed."""
         try:
-            low, high = self.num_short, len(edits)  # as many do not flip, as many do
+            low, high = self.num_short, len(edits)  # the first ``low`` do not flip, the first ``high`` do
             while high - low > 1:
                 middle = (low + high) // 2
                 flips = self._state(edits[:middle], near=edits).gap.flips
                 low, high = (low, middle) if flips else (middle, high)
             edits = edits[:high]
             num_before = len(edits) + 1
-            while len(edits) < num_before:  # until all that are left were tried and are needed
+            while len(edits) < num_before:  # until every remaining edit was found to be needed
                 num_before = len(edits)
                 for edit in reversed(edits):
                     rest = [other for other in edits if other != edit]

@@ -1,4 +1,4 @@
-"""L-BFGS on many small problems at once, each with its own steps; downhill only."""
+"""L-BFGS on many small problems at once, each with its own steps, which only go downhill."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import torch
 from torch import Tensor
 
 MEMORY = 20
-"""Steps remembered."""
+"""Number of steps remembered."""
 HALVINGS = 40
-"""A step that is still uphill after so many halvings has met rounding: the problem is as solved as it gets."""
-
+"""Maximum number of halvings; a step that is still uphill is limited by rounding, and the problem is solved."""
 
 Function = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Points (G, M) to values (G,) and gradients (G, M)."""
 
 
 def minimise(function: Function, start: Tensor, tolerance: float, max_steps: int = 200) -> Tensor:
-    """Where each of G functions is least, (G, M), from ``start``, to max |gradient| <= ``tolerance``."""
+    """The minima of G functions, (G, M), from ``start``, to max |gradient| <= ``tolerance``."""
     here = _Points(start, *function(start))
     live = here.gradient.abs().amax(1) > tolerance  # (G,)
     memory: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -43,7 +42,7 @@ class _Points:
     gradient: Tensor
 
     def replaced(self, chosen: Tensor, other: _Points) -> _Points:
-        """These, but the other's where ``chosen`` (G,)."""
+        """These points, with the other's where ``chosen`` (G,) is True."""
         column = chosen.unsqueeze(1)
         return _Points(
             torch.where(column, other.where, self.where),
@@ -53,7 +52,7 @@ class _Points:
 
 
 def _downhill(function: Function, here: _Points, step: Tensor, live: Tensor) -> tuple[_Points, Tensor]:
-    """Each live point moved along its step, halved until it leads down (Armijo's rule), and which did move, (G,)."""
+    """Each live point moved along its step, halved until it leads down (Armijo's rule), and whether it moved, (G,)."""
     slope = (step * here.gradient).sum(1)  # (G,)
     rate, waiting, there = torch.ones_like(slope), live, here
     for _ in range(HALVINGS):
@@ -68,7 +67,7 @@ def _downhill(function: Function, here: _Points, step: Tensor, live: Tensor) -> 
 
 
 def pair(step: Tensor, change: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """s, y and 1 / (s . y), which is zero where the step saw no positive curvature and is to be passed over."""
+    """s, y and 1 / (s . y), which is zero, so that the step is ignored, if its curvature is not positive."""
     product = (step * change).sum(1)
     return step, change, torch.where(product > 1e-10 * (step * step).sum(1), 1.0 / product, 0.0)
 
@@ -78,9 +77,9 @@ def two_loops(
     memory: Sequence[tuple[Tensor, Tensor, Tensor]],
     inverse: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """The inverse Hessian times gradients (G, M), by the steps remembered (``pair``) and a first guess of it.
+    """The inverse Hessian times gradients (G, M), from the remembered steps (``pair``) and a first guess ``inverse``.
 
-    Without a guess, from the identity: phi of ``refine`` is bent like the identity plus something of low rank.
+    The guess is the identity by default: the Hessian of phi in ``refine`` is the identity plus a matrix of low rank.
     """
     rates = []
     for s, y, weight in reversed(memory):

@@ -2,8 +2,9 @@
 
 A change d of theta moves the emissions of a sentence's tokens and the transitions: s = B d, with one row of B for each
 (token, label), then for each transition (and start and end score). What an edit of a group's sentences does to theta
-lies in the span of H^-1 B^T, so everything can be worked out in M = m C + C^2 (+ 2 C) numbers a group. m is the number
-of tokens of the largest group; the others' unused logits belong to tokens with features of zero, which nothing moves.
+lies in the span of H^-1 B^T, so everything can be computed in M = m C + C^2 (+ 2 C) numbers for each group. m is the
+number of tokens of the largest group; the unused logits of the others belong to padding tokens with zero features,
+which no change moves.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class LogitSpace:
         return gram
 
     def seen_from(self, vectors: Tensor) -> Tensor:
-        """B d of each group, (G, M), for d (G, P): how each moves its group's logits."""
+        """B d of each group, (G, M), for d (G, P): the change of its logits."""
         weights = vectors[:, : self.num_weights].unflatten(1, self.head.weight.shape)  # (G, C, D + 1)
         nodes = self.features @ weights.mT  # (G, m, C)
         return torch.cat([nodes.flatten(1), vectors[:, self.num_weights :]], 1)
@@ -70,7 +71,7 @@ class LogitSpace:
         return torch.cat([(nodes.mT @ self.features).flatten(1), logits[:, self.num_nodes :]], 1)
 
     def moved(self, shift: Tensor) -> Scores:
-        """The sentences' scores with logits changed by ``shift`` (G, M); start and end scores join the emissions."""
+        """The sentences' scores with logits changed by ``shift`` (G, M); start and end scores go into emissions."""
         nodes = unpad_rows(shift[:, : self.num_nodes].unflatten(1, (-1, self.head.num_labels)), self.counts)  # (n, C)
         emissions = self.scores.emissions + pad_rows(nodes, self.lengths)  # (B, T, C)
         others = self._split(shift[:, self.num_nodes :])
@@ -90,9 +91,7 @@ class LogitSpace:
 
     @torch.no_grad()
     def curvature(self) -> Tensor:
-        """S: the Hessian of each group's joint losses in its logits, (G, M, M); zero between sentences but for
-        edges.
-        """
+        """S: the Hessian of each group's joint losses in its logits, (G, M, M)."""
         recursion = run(self.scores)
         assert isinstance(recursion, ScaledRun)
         matrix = self.features.new_zeros(len(self.sizes), self.size, self.size)
@@ -109,7 +108,7 @@ class LogitSpace:
         return matrix
 
     def _edge_curvature(self, recursion: ScaledRun) -> tuple[Tensor, Tensor]:
-        """How marginals move with each transition (start, end) score: nodes (G, E, m C), their own (G, E, E)."""
+        """Derivatives in transitions (start, end) of node marginals, (G, E, m C), and of edge marginals, (G, E, E)."""
         num_others = self.size - self.num_nodes
         units = self._split(torch.eye(num_others, dtype=torch.float64, device=self.features.device))
         still = self.features.new_zeros(*self.scores.emissions.shape[:2], num_others, self.head.num_labels)

@@ -1,23 +1,26 @@
 """Refine: the effect of editing training labels, with the edited sentences kept exact and all others quadratic.
 
-J after an edit is the rest (the other sentences' losses and the L2 term) plus the losses E of the edited sentences over
-N. Taking the rest to second order about the optimum theta,
+After an edit, J is the rest (the other sentences' losses and the L2 term) plus the losses E of the edited sentences
+over N. With the rest taken to second order about the optimum theta,
 
     d = argmin  1/2 d^T (H - H_I/N) d - (grad L_I/N)^T d + E(theta + d)/N,
 
-where H_I and L_I sum over the edited sentences as they were. The optimum lies in the span of H^-1 B^T (``logits``).
+where H_I and L_I sum over the edited sentences before the edit. The optimum is in the span of H^-1 B^T
+(``logit_space``).
 With K = B H^-1 B^T / N = R R^T and a change of logits s = R v, N times the above is
 
     phi(v) = 1/2 |v|^2 - 1/2 s^T S s - g^T s + E(z + s),
 
-S and g the Hessian and gradient of L_I in the logits z; where phi is least, d = H^-1 B^T (S s + g - grad E(z + s)) / N.
-phi's Hessian is the identity plus something of low rank, so L-BFGS takes a few steps, and they only go downhill:
-whatever the leverage of a label, there is nothing to diverge. The query's loss is evaluated exactly at theta + d.
+S and g being the Hessian and gradient of L_I in the logits z; at the minimum of phi,
+d = H^-1 B^T (S s + g - grad E(z + s)) / N. The Hessian of phi is the identity plus a matrix of low rank, so L-BFGS
+takes a few steps. They only go downhill, so the estimate cannot diverge, whatever the leverage of a label. The query's
+loss is evaluated exactly at theta + d.
 
-**Passes.** One pass over the training data tells the rest's true gradient at theta + d; with r what the quadratic
-missed of it, the problem gains r^T d: the same phi with s = R v - B H^-1 r, and d gains -H^-1 r. Where the others are
-surer than the quadratic knows, d went too far: the true slope along the move is then positive at its end, and d is
-taken back to where a straight line between the slopes at both ends is zero. No move is longer than half the one before.
+**Passes.** One pass over the training data computes the true gradient of the rest at theta + d. With r the part of it
+that the quadratic missed, the problem gains r^T d: the same phi with s = R v - B H^-1 r, and d gains -H^-1 r. If the
+other sentences are more certain than the quadratic assumes, d went too far: the true slope along the move is then
+positive at its end, and d is moved back to where a straight line between the slopes at both ends is zero. No move is
+longer than half the one before.
 """
 
 from __future__ import annotations
@@ -39,22 +42,22 @@ from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows
 
 TOGETHER = 2**24
-"""Numbers held at once: groups are solved together as long as their logits times (P or their logits) fit."""
+"""Maximum size of tensors in memory: groups are solved together if their logits times (P + their logits) fit."""
 MAX_LOGITS = 8_000
-"""Of a group (tokens times labels, and transitions); beyond, exact retraining costs no more."""
+"""Maximum number of logits of a group (tokens times labels, and transitions); beyond it, retraining is as fast."""
 TOLERANCE = 1e-6
-"""On max |grad phi|."""
+"""Maximum of |grad phi|."""
 CONTRACTION = 0.5
-"""The longest a move may be, as a share of the one before it, in the metric of H."""
+"""Maximum length of a move, as a share of the one before it, in the metric of H."""
 OVERSHOT = 0.5
-"""A move went too far if the slope at its end is more than this share of that at its start, turned round."""
+"""A move went too far if the slope at its end is more than this share of minus the slope at its start."""
 
 
 class Refiner:
     """Refines edits of ``rows``, at ``head``, the optimum of J (float64), with ``inverse`` = H^-1 (P, P).
 
-    Each of ``num_passes`` over the training data, which need the ``objective``, replaces the others' quadratic by one
-    with their true gradient where the last estimate ended.
+    Each of ``num_passes`` over the training data, which need the ``objective``, replaces the quadratic of the other
+    sentences by one with their true gradient at the last estimate.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class Refiner:
         return [effect(query, self.head, self.head.at(self.theta + change)) for change in self.changes(groups)]
 
     def changes(self, groups: Sequence[Group]) -> Tensor:
-        """d: how the optimum moves when each group's edits are made, (G, P)."""
+        """d: the change of the optimum when each group's edits are made, (G, P)."""
         changes = torch.empty(len(groups), self.head.num_parameters, dtype=torch.float64, device=self.inverse.device)
         for chosen in self._together(groups):
             changes[chosen] = self._solve([groups[i] for i in chosen])
@@ -106,16 +109,16 @@ class Refiner:
         return ahead.change
 
     def can_refine(self, group: Group) -> bool:
-        """Whether the group's sentences are short enough together."""
+        """Whether the group's sentences are short enough to refine."""
         return self._num_logits(group) <= MAX_LOGITS
 
     def _num_logits(self, group: Group) -> int:
-        """M: the labels of all tokens of the edited sentences, and the transitions."""
+        """M: tokens of the edited sentences times labels, and transitions."""
         num_tokens = sum(int(self.rows.lengths[number]) for number in {edit.sentence_number for edit in group})
         return num_tokens * self.head.num_labels + self.head.num_parameters - self.head.weight.numel()
 
     def _together(self, groups: Sequence[Group]) -> Iterator[list[int]]:
-        """Groups of like size, as many as fit in memory together."""
+        """Groups of similar size, as many as fit in memory together."""
         sizes = [self._num_logits(group) for group in groups]
         P = self.head.num_parameters
         num_others = P - self.head.weight.numel()
@@ -124,8 +127,8 @@ class Refiner:
             size = sizes[index]
             if size > MAX_LOGITS:
                 raise OptionError(
-                    f"a group of edits touches sentences of {size:,} tokens times labels together, too many to refine: "
-                    "verify it by retraining, or edit fewer sentences at once"
+                    f"the sentences of a group of edits have {size:,} tokens times labels, too many to refine; "
+                    "verify the group by retraining, or edit fewer sentences at once"
                 )
             room = size * (size + P + num_others)
             if chosen and (len(chosen) + 1) * room > TOGETHER:
@@ -138,7 +141,7 @@ class Refiner:
 
 @dataclass(frozen=True)
 class _Step:
-    """Where phi is least, v (G, M), with d and H d, (G, P)."""
+    """The minimum of phi, v (G, M), with d and H d, (G, P)."""
 
     where: Tensor
     change: Tensor
@@ -149,18 +152,18 @@ class _Step:
         return (self.change * self.pull).sum(1).clamp(min=0.0).sqrt()
 
     def distance(self, other: _Step) -> Tensor:
-        """The length of the difference of two, (G,)."""
+        """The length of the difference of two steps, (G,)."""
         return _Step(self.where, self.change - other.change, self.pull - other.pull).length()
 
     def scaled(self, share: float) -> _Step:
         return _Step(share * self.where, share * self.change, share * self.pull)
 
     def towards(self, other: _Step, share: Tensor) -> _Step:
-        """A share (G,) of the way to the other."""
+        """The step at a share (G,) of the way to the other."""
         return _Step(*(torch.lerp(mine, its, share.unsqueeze(1)) for mine, its in self._pairs(other)))
 
     def chosen(self, which: Tensor, other: _Step) -> _Step:
-        """This, but the other where ``which`` (G,)."""
+        """This step, or the other where ``which`` (G,) is True."""
         return _Step(*(torch.where(which.unsqueeze(1), its, mine) for mine, its in self._pairs(other)))
 
     def _pairs(self, other: _Step) -> tuple[tuple[Tensor, Tensor], ...]:
@@ -178,7 +181,7 @@ class _Problem:
         self.gradient = self.space.gradient(edited.errors_before(self.space.scores))  # g (G, M)
 
     def solve(self, last: _Step | None = None, residual: Tensor | None = None) -> _Step:
-        """d at the least phi. A ``residual`` r (G, P) of the others' gradient adds r^T d to it, and -H^-1 r to d."""
+        """d at the minimum of phi. A ``residual`` r (G, P) of the others' gradient adds r^T d, and -H^-1 r to d."""
         where = torch.zeros_like(self.gradient) if last is None else last.where
         extra = offset = torch.zeros((), dtype=torch.float64, device=where.device)
         if residual is not None:
@@ -193,13 +196,13 @@ class _Problem:
         return _Step(where, change, pull if residual is None else pull - residual)
 
     def edit_gradient(self, change: Tensor) -> Tensor:
-        """(grad E - grad L_I)(theta + d) / N, (G, P): what the edits add to the gradient of J."""
+        """(grad E - grad L_I)(theta + d) / N, (G, P): the change of the gradient of J by the edits."""
         scores = self.space.moved(self.space.seen_from(change))
         after, before = self.edited.errors_after(scores), self.edited.errors_before(scores)
         return self.space.gathered(self.space.gradient(after) - self.space.gradient(before)) / self.num_sentences
 
     def own_surprise(self, change: Tensor) -> Tensor:
-        """What second order misses of the groups' own joint losses: (grad L(theta + d) - grad L - H d) / N, (G, P)."""
+        """The part of the groups' losses that second order misses: (grad L(theta + d) - grad L - H d) / N, (G, P)."""
         shift = self.space.seen_from(change)  # B d (G, M)
         truth = self.space.gradient(self.edited.errors_before(self.space.moved(shift)))
         return self.space.gathered(truth - self.gradient - _times(self.curvature, shift)) / self.num_sentences
@@ -221,7 +224,7 @@ def _times(matrices: Tensor, vectors: Tensor) -> Tensor:
 
 
 def _root(gram: Tensor) -> Tensor:
-    """R (G, M, M) with R R^T = gram, up to rounding; gram is singular where two tokens have the same features."""
+    """R (G, M, M) with R R^T = gram, up to rounding; gram is singular if two tokens have the same features."""
     jitter = 1e-13 * gram.diagonal(dim1=1, dim2=2).amax(1)  # (G,)
     eye = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device)
     factor, failed = torch.linalg.cholesky_ex(gram + jitter.view(-1, 1, 1) * eye)

@@ -1,10 +1,10 @@
-"""Verify: retrain the head exactly without, or with other, training labels, from a warm start.
+"""Verify: retrain the head exactly after edits of training labels, from a warm start.
 
 Minimises F(theta) = J(theta) + (1/N) sum over edited sentences (loss after - loss before) to max |gradient| <=
-tolerance, and to a thousandth of what it was at the start: one label of millions weighs little, and that little is
-asked for. The Hessian of J, already inverted, starts a quasi-Newton iteration (L-BFGS with H^-1 as its first guess)
-that needs only gradients. Edits that lead far away have another Hessian there: every ``RENEW`` evaluations J's Hessian
-at the current theta takes the place of H, by conjugate gradients preconditioned with H^-1.
+tolerance, and to a thousandth of the gradient at the start, because one label of millions changes J very little. The
+Hessian of J, already inverted, starts a quasi-Newton iteration (L-BFGS with H^-1 as its first guess) that needs only
+gradients. Far from the start the Hessian is different: every ``RENEW`` evaluations J's Hessian at the current theta
+replaces H, by conjugate gradients preconditioned with H^-1.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows
 
 RENEW = 30
-"""Evaluations after which the Hessian is taken where the iteration stands."""
+"""Number of evaluations after which the Hessian is taken at the current theta."""
 SHARE = 1e-3
-"""Of the gradient at the start."""
+"""Maximum of |gradient|, as a share of that at the start."""
 ROUNDING = 1e-13
-"""Gradients below this are rounding."""
+"""Gradients below this are rounding errors."""
 
 
 @dataclass(frozen=True)
 class Retrained:
-    """The optimum with the edits made."""
+    """The optimum after the edits."""
 
     theta: Tensor
     max_gradient: float
@@ -47,7 +47,7 @@ class Retrainer:
         self.objective, self.rows, self.theta, self.solver = objective, rows, theta, solver
 
     def retrain(self, group: Group, tolerance: float = 1e-8, max_evaluations: int = 400) -> Retrained:
-        """The optimum of F with the edits of ``group``; an error if it is not reached."""
+        """The optimum of F with the edits of ``group``; raises TrainingError if it is not reached."""
         edited = EditedSentences(self.rows, group)
         here = self._evaluate(self.theta.clone(), edited)
         goal = max(min(tolerance, SHARE * here.max_gradient), ROUNDING)
@@ -61,7 +61,7 @@ class Retrainer:
             there, num_tries = self._downhill(here, step, edited, max_evaluations - num_evaluations)
             num_evaluations += num_tries
             if there is None:
-                if here.max_gradient <= tolerance:  # as far as rounding lets it
+                if here.max_gradient <= tolerance:  # as exact as rounding allows
                     break
                 raise TrainingError(
                     f"retraining stopped at max |gradient| {here.max_gradient:.1e} after {num_evaluations} evaluations "
@@ -73,9 +73,10 @@ class Retrainer:
         return Retrained(here.theta, here.max_gradient, num_evaluations)
 
     def first_step(self, group: Group) -> Tensor:
-        """Where retraining goes first, (P,): a Newton step, -H^-1 times the gradient of F, halved until F falls.
+        """theta after the first step of retraining, (P,): -H^-1 times the gradient of F, halved until F falls.
 
-        H is the Hessian of J, which labels do not change; the step is first-order group influence that cannot diverge.
+        H is the Hessian of J, which does not depend on labels; the step is first-order group influence that cannot
+        diverge.
         """
         edited = EditedSentences(self.rows, group)
         here = self._evaluate(self.theta.clone(), edited)
@@ -84,7 +85,7 @@ class Retrainer:
         return here.theta if there is None else there.theta
 
     def _downhill(self, here: _Point, step: Tensor, edited: EditedSentences, most: int) -> tuple[_Point | None, int]:
-        """A point along the step, halved until F falls (Armijo's rule), or None; and the evaluations that took."""
+        """A point along the step, halved until F falls (Armijo's rule), or None; and the number of evaluations."""
         slope, rate = float(step @ here.gradient), 1.0
         for num_tries in range(1, min(most, 40) + 1):
             there = self._evaluate(here.theta + rate * step, edited)
@@ -95,8 +96,7 @@ class Retrainer:
 
     def _evaluate(self, theta: Tensor, edited: EditedSentences) -> _Point:
         """F and its gradient."""
-        whole = self.objective.evaluate(theta)
-        head = self.objective.head
+        whole, head = self.objective.evaluate(theta), self.objective.head.at(theta)
         with torch.enable_grad():
             scores = head(edited.features, edited.lengths)
             change = edited.losses_after(scores).sum() - edited.loss_before(scores)
@@ -105,7 +105,7 @@ class Retrainer:
         return _Point(theta, whole.value + float(change.detach()) / self.objective.num_sentences, gradient)
 
     def _given_inverse(self, vectors: Tensor) -> Tensor:
-        """H^-1 v for rows v (Q, P), as good as the solver has it."""
+        """H^-1 v for rows v (Q, P), as exact as the solver can."""
         return self.solver.try_solve(vectors).value
 
     def _inverse_at(self, theta: Tensor) -> Callable[[Tensor], Tensor]:

@@ -1,71 +1,130 @@
-"""What if: the effect on a query of editing training labels together, by refine and by exact retraining."""
+"""What if: the effect on a query of editing training labels together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 
 from tagtrace._checks import OptionError
-from tagtrace.influence.edits.edit import Edit, EditedSentences, Group
-from tagtrace.influence.edits.effect import Effect, effect
-from tagtrace.influence.explain import Explainer
+from tagtrace._table import Described, Table
+from tagtrace.data.schemes import violations
+from tagtrace.index import Index
+from tagtrace.influence.edits.edit import (
+    Edit,
+    EditedSentences,
+    Group,
+    check_sentence_number,
+    edit_table,
+    edit_to_json,
+)
+from tagtrace.influence.edits.effect import Effect, effect_to_json, probability_table
 from tagtrace.influence.query import Query
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import Rows
 
+Estimate = Literal["refine", "step", "verify"]
+"""How an effect was computed: a close estimate, one Newton step (for edits of very many sentences), or retraining."""
+COLUMNS: dict[Estimate, str] = {
+    "refine": "predicted after",
+    "step": "after one Newton step",
+    "verify": "after retraining",
+}
+
 
 @dataclass(frozen=True)
-class WhatIf:
-    """Edits made together, and what they do to a query on each rung that was asked for."""
+class WhatIf(Described):
+    """Edits made together, and their effect on a query."""
 
+    index: Index = field(repr=False, compare=False)
+    query: Query = field(repr=False)
     edits: tuple[Edit, ...]
-    effects: dict[Literal["refine", "verify"], Effect]
-    """``refine``: predicted. ``verify``: retrained. Sentences too many to refine are retrained whether asked or not."""
+    effects: dict[Estimate, Effect] = field(default_factory=dict[Estimate, Effect])
+    """By how they were computed: ``refine`` or ``step``, and ``verify`` if it was asked for."""
 
     @property
     def best(self) -> Effect:
-        """The effect on the highest rung there is."""
-        return self.effects.get("verify") or self.effects["refine"]
+        """The most exact of the effects."""
+        return self.effects[self.rung]
 
+    @property
+    def rung(self) -> Estimate:
+        """How ``best`` was computed."""
+        return next(name for name in ("verify", "refine", "step") if name in self.effects)
 
-def what_if(explainer: Explainer, query: Query, edits: Group, verify: bool = False) -> WhatIf:
-    """What happens to ``query`` when all ``edits`` are made; with ``verify`` also after exact retraining."""
-    head, rows = explainer.optimum, explainer.rows
-    check_edits(edits, head, rows)
-    effects: dict[Literal["refine", "verify"], Effect] = {}
-    can_refine = explainer.refiner.can_refine(edits)
-    if can_refine:
-        effects["refine"] = explainer.refiner.effects([edits], query)[0]
-    if verify or not can_refine:
-        moved = head.at(explainer.retrainer.retrain(edits).theta)
-        effects["verify"] = effect(query, head, moved)
-    return WhatIf(tuple(edits), effects)
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The labels whose loss is computed, one for each token of the query."""
+        return self.index.labels.decode(self.query.explained)
+
+    def describe(self) -> list[str | Table]:
+        found: list[str | Table] = ["", *self.query.describe()]
+        if "step" in self.effects:
+            found.append("the edits change too many sentences for a close estimate; one Newton step is shown instead")
+        found += [f"note: {note}" for note in self.problems()]
+        found.append(edit_table(self.index, self.edits, "edits, made together"))
+        named = {COLUMNS[name]: effect for name, effect in self.effects.items()}
+        found.append(probability_table(self.index.labels, self.query, named))
+        for name, one in named.items():
+            found.append(f"loss of {' '.join(self.explained)}: {one.before:.4f}, {name} {one.after:.4f}")
+        return found
+
+    def problems(self) -> list[str]:
+        """Places where the edited labels break the scheme."""
+        found: list[str] = []
+        for edit in self.edits:
+            if edit.labels is None:
+                continue
+            sentence, new = self.index.sentence(edit.sentence_number), self.index.labels.decode(edit.labels)
+            changed = (*sentence.labels[: edit.start], *new, *sentence.labels[edit.stop :])
+            for _, problem in violations(changed, self.index.labels.scheme)[:1]:
+                found.append(f"{sentence.id} {edit.start}:{edit.stop}: after the edit, {problem}")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as data."""
+        return {
+            **self.query.to_json(),
+            "explained": " ".join(self.explained),
+            "effects": {name: effect_to_json(one, self.index.labels) for name, one in self.effects.items()},
+            "edits": [edit_to_json(self.index, edit) for edit in self.edits],
+        }
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One record for each token and label of the query, for ``pandas.DataFrame``."""
+        return [
+            {
+                "token": self.query.start + t,
+                "label": label,
+                "estimate": name,
+                "before": float(one.probabilities_before[t, c]),
+                "after": float(one.probabilities_after[t, c]),
+            }
+            for name, one in self.effects.items()
+            for t in range(len(one.probabilities_before))
+            for c, label in enumerate(self.index.labels.labels)
+        ]
 
 
 @torch.no_grad()
 def check_edits(edits: Group, head: Head, rows: Rows) -> None:
-    """Raise where edits overlap, name labels or sentences that do not exist, or break the head's constraints."""
+    """Raise OptionError if edits overlap, have unknown labels or sentences, or break the head's constraints."""
     taken: set[tuple[int, int]] = set()
     for edit in edits:
-        if not 0 <= edit.sentence_number < len(rows.lengths):
-            raise OptionError(
-                f"edit of sentence {edit.sentence_number}: there are sentences 0 to {len(rows.lengths) - 1}"
-            )
+        check_sentence_number(edit.sentence_number, len(rows.lengths))
         if any(not 0 <= label < head.num_labels for label in edit.labels or ()):
-            raise OptionError(f"edit with labels {edit.labels}: there are labels 0 to {head.num_labels - 1}")
+            raise OptionError(f"edit with labels {edit.labels}: label numbers are 0 to {head.num_labels - 1}")
         tokens = {(edit.sentence_number, t) for t in range(edit.start, edit.stop)}
         if taken & tokens:
-            raise OptionError(
-                f"two edits of sentence {edit.sentence_number} both hold token {min(taken & tokens)[1]}; give one"
-            )
+            token = min(taken & tokens)[1]
+            raise OptionError(f"two edits of sentence {edit.sentence_number} overlap at token {token}; give only one")
         taken |= tokens
     edited = EditedSentences(rows, edits)
     is_allowed = edited.losses_after(head(edited.features, edited.lengths)).isfinite()
     if not bool(is_allowed.all()):
         sentence_number = edited.sentences[int((~is_allowed).nonzero()[0])]
         raise OptionError(
-            f"sentence {sentence_number}: the tagger's constraints forbid its labels once edited; "
+            f"sentence {sentence_number}: the tagger's constraints forbid its labels after the edit; "
             "relabel the whole segment"
         )

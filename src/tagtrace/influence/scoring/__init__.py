@@ -1,1 +1,1 @@
-"""Scoring: which training segments there are, and how each is scored against a query."""
+"""Scoring: the training segments of an index, and their scores against a query."""

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError, OptionError
+from tagtrace._checks import DataError
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.schemes import segments
 from tagtrace.index import Index
-from tagtrace.index.files import map_tensors
-from tagtrace.index.shards import text_name
-from tagtrace.index.text import Strings
+from tagtrace.influence.options import check_at_least, check_choice
 from tagtrace.tagger.rows import Rows
 
-Kind = Literal["token", "entity", "segment", "sentence", "document"]
+SegmentKind = Literal["token", "entity", "segment", "sentence", "document"]
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """K candidates to score. All kinds but documents are one segment each; a document is the sum of its sentences."""
+    """K candidates to score: one segment each, except for documents, which are all their sentences together."""
 
     segments: Tensor
-    """(S, 3): sentence, start, stop, in the order of the data."""
-    kind: Kind = "segment"
+    """(S, 3): sentence number, start, stop, in the order of the data."""
+    kind: SegmentKind = "segment"
     owner: Tensor | None = None
-    """(S,): the candidate a segment belongs to; None where each is one of its own."""
+    """(S,): the candidate that each segment belongs to; None if each segment is a candidate."""
     documents: tuple[str, ...] = ()
-    """The name of each candidate that is a document."""
+    """The name of each document, if candidates are documents."""
 
     def __len__(self) -> int:
         return len(self.segments) if self.owner is None else len(self.documents)
@@ -48,7 +45,7 @@ class Candidates:
         return values.new_zeros(len(self), *values.shape[1:]).index_add(0, self.owner, values)
 
     def select(self, which: Tensor) -> Candidates:
-        """The candidates ``which`` (k,), numbered anew in this order."""
+        """The candidates ``which`` (k,), numbered in this order."""
         if self.owner is None:
             return Candidates(self.segments[which], self.kind)
         places = torch.full((len(self),), -1)
@@ -58,21 +55,21 @@ class Candidates:
         return Candidates(self.segments[owner >= 0], self.kind, owner[owner >= 0], names)
 
     def parts(self, number: int) -> list[tuple[int, int, int]]:
-        """The segments (sentence, start, stop) of one candidate."""
+        """The segments (sentence number, start, stop) of one candidate."""
         found = self.segments[number : number + 1] if self.owner is None else self.segments[self.owner == number]
         return [(sentence_number, start, stop) for sentence_number, start, stop in found.tolist()]
 
 
-def find_candidates(index: Index, kind: Kind, max_length: int = 3) -> Candidates:
+def find_candidates(index: Index, kind: SegmentKind, max_length: int = 3) -> Candidates:
     """Every training segment of a kind in an index; for documents, the sentences of each together."""
     found = []
     for shard in index.shards:
-        part = candidates(shard.rows(), index.labels, kind, max_length)
+        part = find_segments(shard.rows(), index.labels, kind, max_length)
         found.append(part + torch.tensor([shard.first_sentence, 0, 0]))
     together = torch.cat(found)
     if kind != "document":
         return Candidates(together, kind)
-    documents = sentence_documents(index)
+    documents = index.documents
     if not any(documents):
         raise DataError(f"{index.folder}: its data names no documents; ask for whole sentences instead")
     numbers: dict[tuple[str, int], int] = {}
@@ -82,32 +79,19 @@ def find_candidates(index: Index, kind: Kind, max_length: int = 3) -> Candidates
     return Candidates(together, kind, owner, tuple([name for name, _ in numbers]))
 
 
-def sentence_documents(index: Index) -> Sequence[str]:
-    """The document each sentence of an index belongs to, empty where the data does not say."""
-    found: list[str] = []
-    for number in range(len(index.shards)):
-        columns = map_tensors(index.folder / text_name(number))
-        places = columns["documents.places"]
-        names = Strings(columns["documents"], places).range(0, len(places) - 1)
-        found += [names[document] for document in columns["document"].tolist()]
-    return found
+def find_segments(rows: Rows, labels: LabelSet, kind: SegmentKind, max_length: int = 3) -> Tensor:
+    """(sentence number, start, stop) of every segment of a kind in ``rows``, (S, 3), in the order of the data.
 
-
-def candidates(rows: Rows, labels: LabelSet, kind: Kind, max_length: int = 3) -> Tensor:
-    """(sentence, start, stop) of every training segment of a kind, (S, 3), in the order of the data.
-
-    ``entity``: labelled segments, as the scheme reads them. ``segment``: all of at most ``max_length`` tokens.
-    ``sentence`` and ``document``: whole sentences, for the influence of instances.
+    ``entity``: labelled segments, as the scheme defines them. ``segment``: all segments of at most ``max_length``
+    tokens. ``sentence`` and ``document``: whole sentences.
     """
-    if kind not in get_args(Kind):
-        raise OptionError(f"kind {kind!r}: expected one of {', '.join(get_args(Kind))}")
+    check_choice("kind", kind, SegmentKind)
     if kind in ("sentence", "document"):
         sentences = torch.arange(len(rows.lengths))
         return torch.stack([sentences, torch.zeros_like(sentences), rows.lengths], 1)
     if kind == "entity":
         return _entities(rows, labels)
-    if max_length < 1:
-        raise OptionError(f"max_length {max_length}: must be at least 1")
+    check_at_least(1, max_length=max_length)
     return _all_up_to(rows.lengths, 1 if kind == "token" else max_length)
 
 

@@ -6,7 +6,7 @@ For a segment a:b, with probabilities given the labels outside it and f_t = (F_t
     dCL/dA = sum of the edge errors inside + y_{a-1} x e_a + e_{b-1} x y_b
     dCL/dstart = e_a where a is the first token of its sentence, dCL/dend = e_{b-1} where b - 1 is the last.
 
-The edges of A are summed at once, for two of them may be the same cell.
+The edges of A are summed before they are squared, because two of them may be the same cell.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from tagtrace.influence.curvature.operators import Kronecker
 from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.recursions import Run, run
-from tagtrace.tagger.rows import Rows, pad_rows
+from tagtrace.tagger.rows import Rows, pad_rows, token_places
 
-Source = Rows | Index
-"""Where the features and labels of training sentences come from: rows in memory, or an index that stays on the disk."""
+TrainingRows = Rows | Index
+"""Features and labels of training sentences: rows in memory, or an index that stays on disk."""
 
 CELLS = 2**22
-"""Numbers of one kind held at once: segments x longest segment x (features, or pairs of labels)."""
+"""Maximum size of tensors in memory: segments x longest segment x (features, or pairs of labels)."""
 MAX_SEGMENTS = 1024
+"""Maximum number of segments in one part."""
 MAX_TOKENS = 8192
-"""Tokens of the segments' sentences whose features are converted at once (or one longer sentence)."""
+"""Maximum number of tokens in the sentences of one part (or one longer sentence)."""
 MAX_PADDED = 4 * MAX_TOKENS
-"""The same with every sentence as long as the longest among them, as their scores are held."""
+"""The same when every sentence is padded to the longest, as their scores are."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ class Factors:
     features: Tensor
     """(n, D) of the tokens of their sentences, float64."""
     index: Tensor
-    """(S, M): the row in ``features`` of each segment's tokens; past its end, any."""
+    """(S, M): the row in ``features`` of each segment's tokens; any row past its end."""
     errors: Tensor
     """e_t, (S, M, C), zero past a segment's end."""
     others: dict[str, Tensor]
-    """The gradients in ``transitions`` (S, C, C), ``start`` and ``end`` (S, C), those that are learned."""
+    """The gradients in ``transitions`` (S, C, C), ``start`` and ``end`` (S, C), if these are learned."""
 
     @classmethod
     @torch.no_grad()
@@ -82,7 +83,7 @@ class Factors:
         return total
 
     def squares(self) -> Tensor:
-        """|g|^2 = sum_{t,t'} (e_t . e_t') (f_t . f_t') + what the other parameters add, (S,)."""
+        """|g|^2 = sum_{t,t'} (e_t . e_t') (f_t . f_t') + the squares in the other parameters, (S,)."""
         inside = self.features[self.index]  # (S, M, D)
         grams = (inside @ inside.transpose(1, 2) + 1.0) * (self.errors @ self.errors.transpose(1, 2))  # (S, M, M)
         total = grams.sum((1, 2)).clamp(min=0.0)
@@ -101,7 +102,7 @@ class Factors:
         return total
 
     def dense(self) -> Tensor:
-        """The gradients as vectors like theta, (S, P)."""
+        """The gradients as vectors of the size of theta, (S, P)."""
         inside = self.features[self.index]  # (S, M, D)
         errors = self.errors.transpose(1, 2)  # (S, C, M)
         weight = torch.cat([errors @ inside, errors.sum(2, keepdim=True)], 2)  # (S, C, D + 1)
@@ -130,7 +131,7 @@ class _Ends:
         return cls(errors[:, 0], last, before, after, start == 0, ends_sentence)
 
     def add_edges(self, edges: Tensor) -> Tensor:
-        """Edge errors inside the segments, (S, C, C), with those of the edges that lead into and out of them."""
+        """Edge errors inside the segments, (S, C, C), plus those of the edges into and out of them."""
         into, out = (~self.starts_sentence).nonzero().squeeze(1), (~self.ends_sentence).nonzero().squeeze(1)
         edges[into, self.before[into]] += self.first[into]
         edges[out, :, self.after[out]] += self.last[out]
@@ -146,9 +147,9 @@ def _inner_edges(sentences: Run, inside: Tensor) -> Tensor:
 
 
 def _less_onehot(marginals: Tensor, labels: Tensor) -> Tensor:
-    """Marginals (S, M, K) less 1 at each label (S, M); zero where the marginals are.
+    """Marginals (S, M, K) minus 1 at each label (S, M); zero where the marginals are zero.
 
-    p(y) - 1 is the sum over the other labels: exact also where p(y) is so near 1 that 1 - p(y) would cancel.
+    p(y) - 1 is minus the sum over the other labels: exact even if p(y) is so close to 1 that 1 - p(y) would cancel.
     """
     place = labels.unsqueeze(2)
     others = marginals.scatter(2, place, 0.0)
@@ -156,28 +157,26 @@ def _less_onehot(marginals: Tensor, labels: Tensor) -> Tensor:
 
 
 def factor_parts(
-    head: Head, source: Source, segments: Tensor, most: int = MAX_SEGMENTS
+    head: Head, training: TrainingRows, segments: Tensor, most: int = MAX_SEGMENTS
 ) -> Iterator[tuple[Tensor, Factors]]:
     """The factors of segments (S, 3) in parts, each with its places in ``segments``."""
     width = max(head.num_labels**2, head.dim + 1)
-    for places, rows, local in sentence_parts(source, segments, width, most):
+    for places, rows, local in sentence_parts(training, segments, width, most):
         yield places, Factors.of(head, rows, local)
 
 
 def sentence_parts(
-    source: Source, segments: Tensor, width: int, most: int = MAX_SEGMENTS
+    training: TrainingRows, segments: Tensor, width: int, most: int = MAX_SEGMENTS
 ) -> Iterator[tuple[Tensor, Rows, Tensor]]:
-    """Places in ``segments`` (S, 3), the few sentences these lie in (features in float64), and the segments of
-    those.
+    """Segments (S, 3) in parts: places in ``segments``, the sentences of these (features in float64), and the segments
+    numbered by those sentences.
     """
     if len(segments) == 0:
         return
     order = segments[:, 0].argsort(stable=True)
-    starts = source.lengths.cumsum(0) - source.lengths  # (B,)
-    for places in order.split(_part_sizes(segments[order], source.lengths, width, most)):
+    for places in order.split(_part_sizes(segments[order], training.lengths, width, most)):
         sentences, local = segments[places, 0].unique(return_inverse=True)
-        rows = _take(source, starts, sentences)
-        yield places, rows, torch.cat([local.unsqueeze(1), segments[places, 1:]], 1)
+        yield places, _take(training, sentences), torch.cat([local.unsqueeze(1), segments[places, 1:]], 1)
 
 
 def _part_sizes(segments: Tensor, lengths: Tensor, width: int, most: int) -> list[int]:
@@ -198,13 +197,12 @@ def _part_sizes(segments: Tensor, lengths: Tensor, width: int, most: int) -> lis
     return [*sizes, size]
 
 
-def _take(source: Source, starts: Tensor, sentences: Tensor) -> Rows:
-    """Some sentences of a source, the first tokens of which are ``starts`` (B,), features in float64."""
-    lengths = source.lengths[sentences]
-    if isinstance(source, Index):
-        parts = [source.sentence_rows(number, torch.float64) for number in sentences.tolist()]
+def _take(training: TrainingRows, sentences: Tensor) -> Rows:
+    """Some training sentences, features in float64."""
+    lengths = training.lengths[sentences]
+    if isinstance(training, Index):
+        parts = [training.sentence_rows(number, torch.float64) for number in sentences.tolist()]
         features, labels = torch.cat([part.features for part in parts]), torch.cat([part.labels for part in parts])
         return Rows(features, labels, lengths)
-    pairs = zip(starts[sentences].tolist(), lengths.tolist(), strict=True)
-    index = torch.cat([torch.arange(start, start + length) for start, length in pairs])
-    return Rows(source.features[index].double(), source.labels[index], lengths)
+    places = token_places(training.lengths, sentences)
+    return Rows(training.features[places].double(), training.labels[places], lengths)

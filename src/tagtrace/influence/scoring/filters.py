@@ -1,8 +1,8 @@
-"""Filters: which training segments may be shown, by their labels and by the document they stand in.
+"""Filters: training segments chosen by their labels and by their document.
 
-Labels are compared by type, B- and I- aside. A token, entity or segment *has the query's label* when the types of its
-tokens are the types of the query's, as sets: a LOC of one token and a LOC of three have the same label, LOC with an O
-beside it has another. A whole sentence or document has it when it holds all of the query's types.
+Labels are compared by type, without B- and I-. A token, entity or segment *has the query's label* if the set of types
+of its tokens equals the query's: a LOC of one token and a LOC of three have the same label, a LOC followed by an O has
+a different one. A whole sentence or document has the query's label if it contains all of the query's types.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
-from tagtrace.data.labels import LabelSet
 from tagtrace.index import Index
 from tagtrace.influence.query import Query
-from tagtrace.influence.scoring.candidates import Candidates, sentence_documents
+from tagtrace.influence.scoring.candidates import Candidates
 
 _NUM_SHOWN = 10
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Training segments that pass all that is asked for."""
+    """Conditions on training segments; a segment must pass all of them."""
 
     only: Literal["same", "other"] | None = None
-    """Those that have the query's label, or those that do not."""
+    """Segments that have the query's label, or only those that do not."""
     label: str | None = None
-    """A type (``LOC``, ``O``) or a label (``B-LOC``): all tokens of a segment have it, or one of a whole
+    """A type (``LOC``, ``O``) or a label (``B-LOC``) that all tokens of a segment have, or one token of a whole
     sentence or document."""
     pair: str | None = None
-    """``LOC:ORG``: labelled LOC as above, where for a token labelled LOC the index's head finds ORG likelier than LOC,
-    given the labels of the other tokens."""
+    """``LOC:ORG``: segments labelled LOC as above with a token labelled LOC for which the index's head finds ORG
+    likelier than LOC, given the labels of the other tokens."""
     document: str | None = None
+    """Segments of the document with this name."""
 
     def __post_init__(self) -> None:
         if self.only not in (None, "same", "other"):
@@ -49,11 +49,9 @@ class Filter:
         if self.only is not None:
             kept &= has_label_of(index, candidates, query) == (self.only == "same")
         if self.label is not None:
-            kept &= _has_label(index, candidates, label_mask(index.labels, self.label))
+            kept &= _has_label(index, candidates, torch.as_tensor(index.labels.mask(self.label)))
         if self.pair is not None:
-            given, likely = (label_mask(index.labels, name) for name in self.pair.split(":"))
-            if bool((given & likely).any()):
-                raise OptionError(f"pair {self.pair!r}: expected two labels that have nothing in common")
+            given, likely = map(torch.as_tensor, index.labels.pair_masks(self.pair, "GIVEN:LIKELY"))
             kept &= _has_label(index, candidates, given)
             kept &= _count(index, candidates, _doubted(index, given, likely)) > 0
         if self.document is not None:
@@ -62,55 +60,32 @@ class Filter:
 
 
 def has_label_of(index: Index, candidates: Candidates, query: Query) -> Tensor:
-    """Whether a candidate has the query's label (see above), (K,)."""
-    types = label_types(index.labels)
+    """Whether each candidate has the query's label (see above), (K,)."""
+    types = index.labels.type_of
     wanted = {types[label] for label in query.labels[query.start : query.stop].tolist()}
     masks = [torch.tensor([type_ == one for type_ in types]) for one in sorted(wanted)]  # (C,) each
-    labels = _labels(index)
-    counts = torch.stack([_count(index, candidates, mask[labels]) for mask in masks])  # (types, K)
-    holds_all = (counts > 0).all(0)
-    return holds_all if candidates.is_whole else holds_all & (counts.sum(0) == _num_tokens(candidates))
-
-
-def label_types(labels: LabelSet) -> tuple[str, ...]:
-    """The type of each label.
-
-    >>> label_types(LabelSet(("O", "B-PER", "I-PER"), "iob2"))
-    ('O', 'PER', 'PER')
-    """
-    return tuple([name[2:] if labels.scheme == "iob2" and name != "O" else name for name in labels.labels])
-
-
-def label_mask(labels: LabelSet, name: str) -> Tensor:
-    """The labels that a type or a label names, (C,).
-
-    >>> label_mask(LabelSet(("O", "B-PER", "I-PER"), "iob2"), "PER").tolist()
-    [False, True, True]
-    """
-    types = label_types(labels)
-    mask = torch.tensor([name in (label, type_) for label, type_ in zip(labels.labels, types, strict=True)])
-    if not bool(mask.any()):
-        raise OptionError(f"unknown label {name!r}; the index knows {_some(sorted(set(types)))}")
-    return mask
+    counts = torch.stack([_count(index, candidates, mask[index.label_ids]) for mask in masks])  # (types, K)
+    has_all = (counts > 0).all(0)
+    return has_all if candidates.is_whole else has_all & (counts.sum(0) == _num_tokens(candidates))
 
 
 def _has_label(index: Index, candidates: Candidates, mask: Tensor) -> Tensor:
-    count = _count(index, candidates, mask[_labels(index)])
+    count = _count(index, candidates, mask[index.label_ids])
     return count > 0 if candidates.is_whole else count == _num_tokens(candidates)
 
 
 def _doubted(index: Index, given: Tensor, likely: Tensor) -> Tensor:
-    """Tokens with a ``given`` label for which a ``likely`` one is likelier, (N,); p = e + onehot(y)."""
+    """Whether each token has a ``given`` label and a ``likely`` one is likelier, (N,); p = e + onehot(y)."""
     found = []
     for shard in index.shards:
         is_given = given[shard.labels]
-        margin = shard.errors[:, likely].sum(1) - shard.errors[:, given].sum(1) - 1.0  # where y is one of ``given``
+        margin = shard.errors[:, likely].sum(1) - shard.errors[:, given].sum(1) - 1.0  # if y is one of ``given``
         found.append(is_given & (margin > 0))
     return torch.cat(found)
 
 
 def _in_document(index: Index, candidates: Candidates, name: str) -> Tensor:
-    documents = sentence_documents(index)
+    documents = index.documents
     if name not in documents:
         known = sorted({document for document in documents if document})
         names = f"it has {_some(known)}" if known else "its data names no documents"
@@ -119,16 +94,12 @@ def _in_document(index: Index, candidates: Candidates, name: str) -> Tensor:
     return candidates.total(sentences[candidates.segments[:, 0]].long()) > 0
 
 
-def _labels(index: Index) -> Tensor:
-    return torch.cat([shard.labels for shard in index.shards])
-
-
 def _num_tokens(candidates: Candidates) -> Tensor:
     return candidates.total(candidates.segments[:, 2] - candidates.segments[:, 1])
 
 
 def _count(index: Index, candidates: Candidates, tokens: Tensor) -> Tensor:
-    """How many tokens of each candidate are among ``tokens`` (N,), (K,)."""
+    """The number of tokens of each candidate for which ``tokens`` (N,) is True, (K,)."""
     return candidates.total(segment_sums(index, candidates, tokens.long()))
 
 

@@ -1,27 +1,27 @@
-"""How training segments are scored against a query; g_q and g_k are the gradients of their conditional losses.
+"""Scores of training segments against a query; g_q and g_k are the gradients of their conditional losses.
 
 | score | formula |
 |---|---|
 | ``influence`` | g_q^T K^-1 g_k / N: the first-order change of the query's loss without the segment's labels |
 | ``cosine`` | g_q . g_k / (norms of both): gradients compared by direction, without curvature |
-| ``relative`` | g_q^T K^-1 g_k / sqrt(g_k^T K^-1 g_k): what taught this, not drowned by outliers |
+| ``relative`` | g_q^T K^-1 g_k / sqrt(g_k^T K^-1 g_k): influence without the advantage of outliers |
 | ``neighbour`` | cosine of the mean features of the two segments |
 | ``neighbour-dot`` | their dot product |
-| ``neighbour-label`` | the cosine where the training segment has the query's label (``filters``), minus it elsewhere |
+| ``neighbour-label`` | the cosine where the training segment has the query's label (``filters``), minus it otherwise |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
 from tagtrace.index import Index
 from tagtrace.influence.curvature.solvers import Cholesky, Direct, Solver
+from tagtrace.influence.options import check_choice
 from tagtrace.influence.query import Query
 from tagtrace.influence.scoring.candidates import Candidates
 from tagtrace.influence.scoring.filters import has_label_of, segment_sums
@@ -32,16 +32,16 @@ from tagtrace.influence.scoring.token_pass import TokenPass
 Score = Literal["influence", "cosine", "relative", "neighbour", "neighbour-dot", "neighbour-label"]
 
 MAX_WORK = 1e11
-"""Multiply-adds that exact self-influences may take; above, only a shortlist gets them."""
+"""Maximum number of multiply-adds for exact self-influences; beyond it, only a shortlist gets them."""
 SHORTLIST = 1000
 SHORTLIST_ITERATED = 100
-"""At least so many candidates of each side are on it; fewer where each needs iterations over the training data."""
+"""Minimum length of the shortlist on each side; it is shorter if each candidate needs iterations over the data."""
 
 
 class Scorer:
     """Scores candidates of an index; what does not depend on the query is computed once.
 
-    ``solver`` and ``kronecker`` give the curvature to score with, and a cheap one, when they are needed.
+    ``solver`` and ``kronecker`` return the curvature to score with and a cheap one; they are called when needed.
     """
 
     def __init__(
@@ -58,10 +58,9 @@ class Scorer:
     def score(self, query: Query, score: Score, which: Tensor, top: int) -> tuple[Tensor, Tensor]:
         """Scores of the candidates ``which`` (k,): their numbers and values.
 
-        For ``relative`` these may be fewer than were asked for: those that may be among the ``top`` of either side.
+        For ``relative`` these may be fewer: a shortlist of those that may be among the ``top`` of either side.
         """
-        if score not in get_args(Score):
-            raise OptionError(f"score {score!r}: expected one of {', '.join(get_args(Score))}")
+        check_choice("score", score, Score)
         if len(which) == 0:
             return which, torch.zeros(0)
         if score == "relative":
@@ -77,7 +76,7 @@ class Scorer:
     def _products(self, direction: Tensor) -> Tensor:
         """V . g_k of every candidate for V (P,), (K,)."""
         if self.candidates.kind == "token":
-            size = float(direction.abs().max().clamp(min=1e-300))  # a sure query's gradient underflows in float32
+            size = float(direction.abs().max().clamp(min=1e-300))  # gradients of certain queries underflow in float32
             products = torch.cat([one.products((direction / size).unsqueeze(0))[0] for one in self.passes])
             return products.double() * size
         screen = Screen(self.head, self.index, self.candidates.segments)
@@ -112,7 +111,7 @@ class Scorer:
         return which, _quotient(products[which], exact.sqrt())
 
     def _work(self, solver: Solver) -> float:
-        """Multiply-adds, about, of g^T K^-1 g for one candidate."""
+        """The approximate number of multiply-adds for g^T K^-1 g of one candidate."""
         if isinstance(solver, Direct):
             return 0.0
         if isinstance(solver, Cholesky):
@@ -148,5 +147,5 @@ def shortlist(values: Tensor, count: int) -> Tensor:
 
 
 def _quotient(values: Tensor, sizes: Tensor) -> Tensor:
-    """values / sizes in float64, zero where the size is."""
+    """values / sizes in float64, zero where the size is zero."""
     return torch.where(sizes > 0, values.double() / sizes.double().clamp(min=1e-300), 0.0)

@@ -2,11 +2,11 @@
 
     influence(k) = g_q^T K^-1 g_k / N = V . grad CL(z_k) / N,   V = K^-1 g_q
 
-**Sign, stated once:** positive = supporter: removing that training label would raise the query's loss. (The paper's I
+**Sign.** Positive = supporter: removing that training label would raise the query's loss. (The paper's I
 is the derivative under up-weighting, so I = -N times ours; its "exact influence" has our sign.)
 
-V . grad CL is the derivative of a segment's conditional loss when its logits move by B V: errors times moved logits,
-never a gradient of P numbers. For a token that is sum_c e_t(c) (V_W f_t + V_A[y_{t-1}, :] + V_A[:, y_{t+1}])(c).
+V . grad CL is the derivative of a segment's conditional loss when its logits move by B V: errors times moved logits, so
+no gradient of P numbers is formed. For a token it is sum_c e_t(c) (V_W f_t + V_A[y_{t-1}, :] + V_A[:, y_{t+1}])(c).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tagtrace.influence.scoring.factors import Source, factor_parts
+from tagtrace.influence.scoring.factors import TrainingRows, factor_parts
 from tagtrace.tagger.head import Head
 
 
 class Screen:
-    """Scores training segments (S, 3) of ``source`` under ``head`` (float64)."""
+    """Scores segments (S, 3) of the ``training`` data under ``head`` (float64)."""
 
-    def __init__(self, head: Head, source: Source, segments: Tensor) -> None:
-        self.head, self.source, self.segments = head, source, segments
-        self.num_sentences = len(source.lengths)
+    def __init__(self, head: Head, training: TrainingRows, segments: Tensor) -> None:
+        self.head, self.training, self.segments = head, training, segments
+        self.num_sentences = len(training.lengths)
 
     def influence(self, directions: Tensor) -> Tensor:
         """V . grad CL / N for directions V (Q, P) and every segment, (Q, S)."""
@@ -33,6 +33,6 @@ class Screen:
     def products(self, directions: Tensor) -> Tensor:
         """V . grad CL for directions V (Q, P) and every segment, (Q, S)."""
         out = torch.empty(len(directions), len(self.segments), dtype=torch.float64)
-        for places, factors in factor_parts(self.head, self.source, self.segments):
+        for places, factors in factor_parts(self.head, self.training, self.segments):
             out[:, places] = torch.stack([factors.product(direction) for direction in directions]).cpu()
         return out

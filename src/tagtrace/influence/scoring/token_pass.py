@@ -1,4 +1,4 @@
-"""Scores of every training token from what the index stores: features, errors and labels, one pass.
+"""Scores of every training token in one pass over the features, errors and labels that the index stores.
 
 For token t of a sentence, with errors e_t and features f_t = (F_t, 1), the gradient of its conditional loss is e_t
 f_t^T in W and y_{t-1} x e_t + e_t x y_{t+1} in A (start and end where there is no neighbour), so
@@ -23,17 +23,17 @@ from tagtrace.index import Shard
 from tagtrace.tagger.head import Head
 
 CHUNK = 16_384
-"""Tokens whose features are converted at once."""
+"""Number of tokens whose features are converted at once."""
 BLOCK = 1024
-"""The same in ``products``, for each thread."""
+"""The same for each thread of ``products``."""
 TILE_RESULTS, TILE_WORK = 1_200, 1_000_000
-"""The most results, and multiply-adds, of a product that OpenBLAS computes without copying its arguments."""
+"""Maximum results, and multiply-adds, of a product that OpenBLAS computes without copying its arguments."""
 MIN_TILE = 16
-"""With fewer tokens in a tile the vectors are not few: BLAS does better with a whole block."""
+"""Minimum number of tokens in a tile; below it, there are so many vectors that BLAS is faster on a whole block."""
 
 
 class TokenPass:
-    """Goes over the tokens of one shard under ``head``; products are computed in ``dtype``."""
+    """Computes with the tokens of one shard under ``head``; products are computed in ``dtype``."""
 
     def __init__(self, head: Head, shard: Shard, dtype: torch.dtype = torch.float32) -> None:
         self.head, self.shard, self.dtype = head, shard, dtype
@@ -53,7 +53,7 @@ class TokenPass:
     def products(self, directions: Tensor) -> Tensor:
         """V . g_t for directions V (Q, P) and every token, (Q, n).
 
-        The errors of a token sum to 0, so its logits count only by how far they move above that of the first label.
+        The errors of a token sum to 0, so only the differences of its logits to that of the first label matter.
         """
         Q, C = len(directions), self.head.num_labels
         parts = self.head.unflatten(directions)
@@ -75,9 +75,9 @@ class TokenPass:
         return found
 
     def _beside(self, parts: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """What the bias and the label before, and the label after, add to a token's logits: both (Q, C + 1, C).
+        """The contribution to a token's logits of the bias and the label before, and of the label after: (Q, C + 1, C).
 
-        Row C stands for the start and the end of the sentence.
+        Row C is for the start and the end of the sentence.
         """
         bias = parts["weight"][..., -1].unsqueeze(1)  # (Q, 1, C)
         zero = torch.zeros_like(bias)
@@ -116,7 +116,7 @@ class TokenPass:
 
 
 def _above_first(logits: Tensor) -> Tensor:
-    """(..., C) to (..., C - 1): what the other labels have above the first."""
+    """(..., C) to (..., C - 1): the other labels minus the first."""
     return logits[..., 1:] - logits[..., :1]
 
 
@@ -124,8 +124,7 @@ def _thin_product(features: Tensor, vectors: Tensor, buffer: Tensor) -> Tensor:
     """F V^T (n, K) for features F (n, D) and few vectors V (K, D), in the dtype of V and ``buffer`` (BLOCK, D).
 
     One large product of this shape is slow: the features go through memory again once converted, and BLAS copies them
-    once more. Here a block is converted where it stays in the cache, then multiplied in tiles that BLAS takes as they
-    are.
+    once more. Here a block is converted while it is in the cache, then multiplied in tiles that BLAS does not copy.
     """
     K, D = vectors.shape
     if K == 0:
@@ -140,13 +139,13 @@ def _thin_product(features: Tensor, vectors: Tensor, buffer: Tensor) -> Tensor:
 
 
 def _tile(K: int, D: int) -> int:
-    """Tokens of a tile: a power of two."""
+    """Number of tokens in a tile: a power of two."""
     most = min(TILE_RESULTS // K, TILE_WORK // max(K * D, 1), BLOCK)
     return 2 ** (most.bit_length() - 1) if most >= MIN_TILE else BLOCK
 
 
 def _share(work: Callable[[range], None], count: int) -> None:
-    """Call ``work`` on ranges that make up ``range(count)``, one for each of torch's threads."""
+    """Split ``range(count)`` into one range for each of torch's threads and call ``work`` on each."""
     num_threads = torch.get_num_threads()
     size = BLOCK * max(-(-count // (BLOCK * num_threads)), 1)
     ranges = [range(count)[start : start + size] for start in range(0, count, size)]
@@ -159,7 +158,7 @@ def _share(work: Callable[[range], None], count: int) -> None:
 
 @cache
 def _workers(num_threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001
-    """Threads that compute by themselves: torch does not start more inside them. A fork needs threads of its own."""
+    """Threads in which torch starts no further threads. A forked process needs its own."""
     pool = ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,))
     everyone = Barrier(num_threads)
     list(pool.map(lambda _: everyone.wait(), range(num_threads)))  # all of them have started

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tagtrace.index import Index
-from tagtrace.influence import Candidates, find_candidates, make_solver, self_influence
-from tagtrace.influence.curvature.choice import Curvature
+from tagtrace.influence import Candidates, find_candidates, self_influence
+from tagtrace.influence.curvature.choice import Curvature, make_solver
 from tagtrace.influence.curvature.solvers import Cholesky, Solver
 
 

@@ -81,7 +81,7 @@ class Jury:
         readings = {reading.name: reading for reading, _ in asked.values()}
         judges = {name: Judge.of(index, DosageTokens.of(sentences, one, type_)) for name, one in readings.items()}
         rows = {name: own for name, (_, own) in asked.items()}
-        is_other = torch.cat([shard.labels for shard in index.shards]) != index.labels.index(type_)
+        is_other = index.label_ids != index.labels.index(type_)
         by_name = {name: judges[reading.name] for name, (reading, _) in asked.items()}
         return cls(torch.cat(list(rows.values())).unique(), rows, by_name, is_other)
 

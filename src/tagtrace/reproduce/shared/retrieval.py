@@ -28,7 +28,6 @@ from torch import Tensor
 from tagtrace.findings import Queries
 from tagtrace.index import Index
 from tagtrace.influence import Candidates, find_candidates
-from tagtrace.influence.scoring.filters import label_types
 from tagtrace.influence.scoring.norms import dense_gradients
 from tagtrace.reproduce.shared.device_curvature import Curved
 from tagtrace.reproduce.shared.token_gradients import CELLS, by_label, check_head, training_gradients
@@ -128,7 +127,7 @@ class Retriever:
 
         ``dot, labels`` and ``cosine, labels``: the likest with a label of the query's type, and of another.
         """
-        types = label_types(self.index.labels)
+        types = self.index.labels.type_of
         numbers = torch.tensor([types.index(type_) for type_ in types])  # (C,): the type of a label
         own = numbers[queries.rows.labels[queries.tokens]].to(self.device).unsqueeze(1)  # (Q, 1)
         vectors = queries.rows.features[queries.tokens].to(self.device).float()  # (Q, D)

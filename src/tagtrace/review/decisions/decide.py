@@ -15,7 +15,7 @@ from tagtrace.findings.finding import Finding
 from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.review.decisions.database import Decision, Store
 from tagtrace.review.decisions.ledger import STATUS, Ledger
-from tagtrace.review.training_data import Segment, Texts
+from tagtrace.review.training_data import SegmentKey, TrainingData
 
 ACTIONS = (*STATUS, "note")
 
@@ -46,14 +46,14 @@ class Wish:
 class Decisions:
     """The decisions of a project. All methods may be called from any thread, and other processes may decide too."""
 
-    def __init__(self, texts: Texts, store: Store) -> None:
-        self.texts, self.store = texts, store
-        self._ledger = Ledger(texts)
+    def __init__(self, data: TrainingData, store: Store) -> None:
+        self.data, self.store = data, store
+        self._ledger = Ledger(data)
         self._lock = threading.RLock()
-        data = content_fingerprint(texts.corpus)
-        if store.setting("data", data) != data:
+        fingerprint = content_fingerprint(data.corpus)
+        if store.setting("data", fingerprint) != fingerprint:
             raise DataError(
-                f"{store.path}: its decisions are about other data than {texts.corpus.path}; put that back, or make "
+                f"{store.path}: its decisions are about other data than {data.corpus.path}; put that back, or make "
                 "a new project and import the log that was exported here"
             )
 
@@ -118,20 +118,20 @@ class Decisions:
 
     def _row(self, ledger: Ledger, wish: Wish, reviewer: str, batch: str, time: str) -> Decision:
         """The row for a wish; raises where there is no such place, or no such thing to do there."""
-        texts = self.texts
+        data = self.data
         if wish.action not in ACTIONS:
             raise OptionError(f"action {wish.action!r}: expected one of {', '.join(ACTIONS)}")
-        finding = texts.by_rank.get(wish.rank) if wish.rank is not None else None
+        finding = data.by_rank.get(wish.rank) if wish.rank is not None else None
         if wish.rank is not None and (finding is None or finding.sentence_number != wish.sentence_number):
             raise NotFoundError(
                 f"there is no finding {wish.rank} in sentence number {wish.sentence_number}; reload the page"
             )
-        segment = check_segment(texts, (wish.sentence_number, wish.start, wish.stop))
-        sentence = texts.sentences[wish.sentence_number]
+        segment = check_segment(data, (wish.sentence_number, wish.start, wish.stop))
+        sentence = data.sentences[wish.sentence_number]
         row = Decision(
             time, reviewer, batch, wish.action,
-            wish.rank if wish.rank is not None else texts.rank_at.get(segment),
-            texts.audit, wish.sentence_number, sentence.id, wish.start, wish.stop, sentence.labels[wish.start :
+            wish.rank if wish.rank is not None else data.rank_at.get(segment),
+            data.audit, wish.sentence_number, sentence.id, wish.start, wish.stop, sentence.labels[wish.start :
             wish.stop], _labels(wish, finding), wish.note, wish.base, wish.key or uuid.uuid4().hex,
         )  # fmt: skip
         if wish.action == "note" and not wish.note and not ledger.note(ledger.place_of(row)):
@@ -154,15 +154,15 @@ def _labels(wish: Wish, finding: Finding | None) -> tuple[str, ...] | None:
     return labels
 
 
-def check_segment(texts: Texts, segment: Segment) -> Segment:
+def check_segment(data: TrainingData, segment: SegmentKey) -> SegmentKey:
     """The same segment; raises where the data has none there."""
     sentence_number, start, stop = segment
-    if not 0 <= sentence_number < len(texts.sentences):
+    if not 0 <= sentence_number < len(data.sentences):
         raise NotFoundError(
-            f"there is no training sentence number {sentence_number}; there are {len(texts.sentences):,}"
+            f"there is no training sentence number {sentence_number}; there are {len(data.sentences):,}"
         )
-    if not 0 <= start < stop <= len(texts.sentences[sentence_number]):
-        sentence = texts.sentences[sentence_number]
+    if not 0 <= start < stop <= len(data.sentences[sentence_number]):
+        sentence = data.sentences[sentence_number]
         raise OptionError(f"{start}:{stop} is no segment of {sentence.id}, which has {len(sentence)} tokens")
     return segment
 
@@ -178,7 +178,7 @@ def check_labels(ledger: Ledger, rows: Sequence[Decision]) -> None:
             if len(row.labels) != row.stop - row.start:
                 wrong = f"{len(row.labels)} labels for {row.stop - row.start} tokens; give one for each"
                 raise OptionError(f"{_where(row)}: {wrong}")
-            ledger.texts.labels.encode(row.labels)
+            ledger.data.labels.encode(row.labels)
         by_sentence_number.setdefault(row.sentence_number, []).append(row)
     for number, some in by_sentence_number.items():
         if any(row.labels is not None for row in some):
@@ -187,16 +187,16 @@ def check_labels(ledger: Ledger, rows: Sequence[Decision]) -> None:
 
 def _check_sentence(ledger: Ledger, sentence_number: int, rows: Sequence[Decision]) -> None:
     """The part of ``check_labels`` about one sentence."""
-    texts, sentence = ledger.texts, ledger.texts.sentences[sentence_number]
+    data, sentence = ledger.data, ledger.data.sentences[sentence_number]
     whole = list(sentence.labels)
     renewed = {ledger.place_of(row) for row in rows if row.action in STATUS}
     for t, (label, _) in ledger.wanted(sentence_number, besides=renewed).items():
         whole[t] = label
     for row in rows:
         whole[row.start : row.stop] = row.labels or whole[row.start : row.stop]
-    problems = dict(violations(whole, texts.labels.scheme))
-    names = texts.corpus.options.labels
-    nameless = set(denormalise(whole, texts.corpus.scheme)) - set(names) if names is not None and not problems else ()
+    problems = dict(violations(whole, data.labels.scheme))
+    names = data.corpus.options.labels
+    nameless = set(denormalise(whole, data.corpus.scheme)) - set(names) if names is not None and not problems else ()
     for row in rows:
         for t in range(row.start, row.stop if row.labels is not None else row.start):
             if t in problems:

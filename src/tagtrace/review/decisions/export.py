@@ -12,7 +12,7 @@ from tagtrace.data import write_corpus
 from tagtrace.findings.fix import Change, replay, write_changes
 from tagtrace.review.decisions.decide import Decisions, Wish
 from tagtrace.review.decisions.ledger import Ledger
-from tagtrace.review.training_data import Texts
+from tagtrace.review.training_data import TrainingData
 
 LOG = "changes.jsonl"
 NUM_REASONS = 10
@@ -36,7 +36,7 @@ def export(decisions: Decisions, folder: Path) -> Exported:
     """
     with decisions.reading() as ledger:
         changes, num_conflicts = list(decided_changes(ledger)), ledger.num_conflicts()
-    corpus = decisions.texts.corpus
+    corpus = decisions.data.corpus
     fixed = replay(corpus, changes)
     data, log = folder / corpus.path.name, folder / LOG
     num_changed = write_corpus(fixed.corpus, data)
@@ -47,7 +47,7 @@ def export(decisions: Decisions, folder: Path) -> Exported:
 def decided_changes(ledger: Ledger) -> Iterator[Change]:
     """What was decided as changes that do not overlap; their rank is 0 where no finding is behind them."""
     for number in ledger.decided_sentences():
-        sentence, wanted = ledger.texts.sentences[number], ledger.wanted(number)
+        sentence, wanted = ledger.data.sentences[number], ledger.wanted(number)
         for start, stop in _runs({t: row.id for t, (_, row) in wanted.items()}):
             yield Change(
                 rank=wanted[start][1].rank or 0,
@@ -94,7 +94,7 @@ def import_log(decisions: Decisions, reviewer: str, text: str) -> Imported:
     """Make decisions of the changes of a log, together; those that were decided so already are skipped."""
     found, wishes = Imported(), list[Wish]()
     changes = list(_read(text))
-    places = _Places(decisions.texts, changes)
+    places = _Places(decisions.data, changes)
     with decisions.reading() as ledger:
         for number, change in changes:
             try:
@@ -102,24 +102,24 @@ def import_log(decisions: Decisions, reviewer: str, text: str) -> Imported:
             except DataError as error:
                 found.skip(f"line {number}: {error}")
                 continue
-            if unknown := set(change.new) - set(decisions.texts.labels.labels):
+            if unknown := set(change.new) - set(decisions.data.labels.labels):
                 found.skip(f"line {number}: the tagger has no label {min(unknown)!r}")
                 continue
             wanted, start, stop = ledger.wanted(sentence_number), change.start + shift, change.stop + shift
             if tuple(wanted[t][0] if t in wanted else None for t in range(start, stop)) == change.new:
                 found.skip(f"line {number}: decided so already")
                 continue
-            wishes.append(_wish(decisions.texts, change, sentence_number, start, stop))
+            wishes.append(_wish(decisions.data, change, sentence_number, start, stop))
     if wishes:
         found.num_imported = len(decisions.decide(reviewer, wishes))
     return found
 
 
-def _wish(texts: Texts, change: Change, sentence_number: int, start: int, stop: int) -> Wish:
+def _wish(data: TrainingData, change: Change, sentence_number: int, start: int, stop: int) -> Wish:
     """A relabelling of the finding that the change is from, where it is one of ours, or of the place."""
-    own = texts.by_rank.get(change.rank)
+    own = data.by_rank.get(change.rank)
     is_own = own is not None and own.sentence_number == sentence_number and own.start < stop and start < own.stop
-    rank = change.rank if is_own else texts.rank_at.get((sentence_number, start, stop))
+    rank = change.rank if is_own else data.rank_at.get((sentence_number, start, stop))
     if is_own and own is not None and (own.start, own.stop, own.proposed) == (start, stop, change.new):
         return Wish("accept", sentence_number, start, stop, rank, change.new)
     return Wish("relabel", sentence_number, start, stop, rank, change.new)
@@ -140,24 +140,24 @@ def _read(text: str) -> Iterator[tuple[int, Change]]:
 class _Places:
     """Finds the sentences of changes: by id or, where no id is known (a copy with another name), by line and tokens."""
 
-    def __init__(self, texts: Texts, changes: list[tuple[int, Change]]) -> None:
-        self.texts = texts
+    def __init__(self, data: TrainingData, changes: list[tuple[int, Change]]) -> None:
+        self.data = data
         self.by_line: dict[int, tuple[int, int]] = {}
-        if not any(change.sentence in texts.number_of for _, change in changes):
-            for number, sentence in enumerate(texts.sentences):
+        if not any(change.sentence in data.number_of for _, change in changes):
+            for number, sentence in enumerate(data.sentences):
                 for place, line in enumerate(sentence.lines):
                     self.by_line.setdefault(line, (number, place))
 
     def find(self, change: Change) -> tuple[int, int]:
         """The sentence, and what to add to the change's places there; raises where tokens or labels are others."""
-        number, shift = self.texts.number_of.get(change.sentence), 0
+        number, shift = self.data.number_of.get(change.sentence), 0
         if number is None:
             number, place = self.by_line.get(change.line, (None, 0))
             if number is None:
                 raise DataError(f"no sentence has the id {change.sentence!r}")
-            is_whole_line = len(set(self.texts.sentences[number].lines)) == 1  # JSON lines have a sentence in one
+            is_whole_line = len(set(self.data.sentences[number].lines)) == 1  # JSON lines have a sentence in one
             shift = 0 if is_whole_line else place - change.start
-        sentence, inside = self.texts.sentences[number], slice(change.start + shift, change.stop + shift)
+        sentence, inside = self.data.sentences[number], slice(change.start + shift, change.stop + shift)
         if inside.start < 0 or sentence.tokens[inside] != change.tokens or not change.tokens:
             raise DataError(f"{change}: the tokens there are others")
         if sentence.labels[inside] != change.given or len(change.new) != len(change.tokens):

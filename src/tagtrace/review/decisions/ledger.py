@@ -17,13 +17,13 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tagtrace.review.decisions.database import Decision
-from tagtrace.review.training_data import Segment, Texts
+from tagtrace.review.training_data import SegmentKey, TrainingData
 
 STATUS = {"accept": "accepted", "relabel": "accepted", "reject": "rejected", "skip": "skipped", "reopen": "open"}
 """Of the actions that decide."""
 STATUSES: tuple[str, ...] = ("open", "accepted", "rejected", "skipped")
 
-Place = int | Segment
+Place = int | SegmentKey
 
 
 @dataclass
@@ -39,8 +39,8 @@ class Stacks:
 class Ledger:
     """All decisions and what they add up to."""
 
-    def __init__(self, texts: Texts) -> None:
-        self.texts = texts
+    def __init__(self, data: TrainingData) -> None:
+        self.data = data
         self.rows: dict[int, Decision] = {}
         self.last = 0
         """The id of the last row: the version of the state."""
@@ -97,9 +97,9 @@ class Ledger:
     def place_of(self, row: Decision) -> Place:
         """The finding that a row is about, or its segment. The rank of another audit is not trusted."""
         segment = (row.sentence_number, row.start, row.stop)
-        if row.rank is not None and row.audit == self.texts.audit and row.rank in self.texts.by_rank:
+        if row.rank is not None and row.audit == self.data.audit and row.rank in self.data.by_rank:
             return row.rank
-        return self.texts.rank_at.get(segment, segment)
+        return self.data.rank_at.get(segment, segment)
 
     def is_undone(self, row: Decision) -> bool:
         return row.id in self._undone
@@ -118,7 +118,7 @@ class Ledger:
         """The last note on a place; one without text took it away."""
         return next((row.note for row in self.in_force(place) if row.note or row.action == "note"), "")
 
-    def base(self, segment: Segment) -> int | None:
+    def base(self, segment: SegmentKey) -> int | None:
         """The last decision in force on a segment or on what overlaps it."""
         number, start, stop = segment
         found = [row.id for _, row in self._current_in(number) if row.start < stop and start < row.stop]

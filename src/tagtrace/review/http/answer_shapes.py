@@ -243,14 +243,14 @@ class WhyAnswer(Shape):
     seconds: float
 
 
-class Probabilities(Shape):
+class LabelProbabilities(Shape):
     p: list[Probability]
 
 
 class WhatIfAnswer(Shape):
     edits: int
-    before: Probabilities
-    after: Probabilities
+    before: LabelProbabilities
+    after: LabelProbabilities
     loss_before: float
     loss_after: float
     rung: str

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import ValidationError
 
 from tagtrace._checks import OptionError
+from tagtrace._progress import Progress
 from tagtrace.influence import Edit
 from tagtrace.influence import Query as Question
 from tagtrace.review.http import answer_shapes as answers
@@ -15,7 +16,6 @@ from tagtrace.review.http.answer import Answer
 from tagtrace.review.http.request_bodies import JobBody, SupposeBody
 from tagtrace.review.model.model import Model
 from tagtrace.review.review import Review
-from tagtrace.tagger.tagger import Progress
 
 Text = Annotated[str, Query(max_length=10_000)]
 
@@ -35,9 +35,8 @@ def asking_routes(review: Review) -> APIRouter:
         wait: Annotated[bool, Query(description="False: use the identity if the curvature is not computed yet")] = True,
     ) -> Answer:  # fmt: skip
         model = review.the_model()
-        asked = model.ask(sentence, data)
-        query = model.query(asked, start, stop, target)
-        return Answer(model.why(asked, query, score, curvature, kind, top, wait=wait))
+        query, origin = model.ask(sentence, start, stop, target, data)
+        return Answer(model.why(query, origin, score, curvature, kind, top, wait=wait))
 
     @router.post(
         "/what-if",
@@ -92,7 +91,7 @@ def _suppose_body(body: JobBody) -> SupposeBody:
 
 def _supposed(model: Model, body: SupposeBody) -> tuple[Question, list[Edit]]:
     """The prediction and the hypothetical edits of a what-if."""
-    query = model.query(model.ask(body.sentence, body.data), body.start, body.stop, body.target)
+    query, _ = model.ask(body.sentence, body.start, body.stop, body.target, body.data)
     return query, model.edits(
         [(one.sentence_number, one.start, one.stop, one.labels) for one in body.edits], body.pattern
     )

@@ -58,7 +58,7 @@ def deciding_routes(review: Review) -> APIRouter:
         with decisions.reading() as ledger:
             conflicts = sum(ledger.has_conflict(ledger.place_of(row), row.sentence_number) for row in rows)
             found = {"ids": [row.id for row in rows], "version": ledger.last, "conflicts": conflicts}
-        return Answer({**found, "ranks": touched(review.texts, rows)}, 201)
+        return Answer({**found, "ranks": touched(review.data, rows)}, 201)
 
     @router.post(
         "/undo",
@@ -87,7 +87,7 @@ def deciding_routes(review: Review) -> APIRouter:
 
     @router.get("/export/data", summary="The corrected data of the last export")
     def exported_data() -> Response:
-        return _download(review.export / review.texts.corpus.path.name)
+        return _download(review.export / review.data.corpus.path.name)
 
     @router.get("/export/log", summary="The log of changes of the last export")
     def exported_log() -> Response:
@@ -111,7 +111,7 @@ def _turned(review: Review, reviewer: str, what: str, rows: Sequence[Decision]) 
         stacks = ledger.stacks(reviewer)
         return {
             what: len(rows),
-            "ranks": touched(review.texts, rows),
+            "ranks": touched(review.data, rows),
             "version": ledger.last,
             "undo": len(stacks.done),
             "redo": len(stacks.undone),

@@ -14,7 +14,7 @@ from tagtrace.review.decisions.decide import NotFoundError
 from tagtrace.review.http import answer_shapes as answers
 from tagtrace.review.http.answer import Answer
 from tagtrace.review.model import listings as findings
-from tagtrace.review.model.mispredictions import list_errors
+from tagtrace.review.model.mispredictions import list_mispredictions
 from tagtrace.review.model.model import CURVATURES, KINDS, SCORES
 from tagtrace.review.review import Review
 
@@ -71,7 +71,7 @@ def reading_routes(review: Review) -> APIRouter:
     ) -> Answer:
         if review.held is None:
             return Answer({"total": 0, "items": [], "pairs": [], "preparing": None})
-        return Answer(list_errors(review.held, pair, text, document, _number(min_loss), sort, offset, limit))
+        return Answer(list_mispredictions(review.held, pair, text, document, _number(min_loss), sort, offset, limit))
 
     @router.get(
         "/patterns",
@@ -113,7 +113,7 @@ def reading_routes(review: Review) -> APIRouter:
         rank: Optional = None, sentence_number: Optional = None, start: Optional = None, stop: Optional = None,
         offset: int = 0, limit: int = findings.MAX_ITEMS,
     ) -> Answer:  # fmt: skip
-        one = review.texts.by_rank.get(-1 if rank is None else rank)
+        one = review.data.by_rank.get(-1 if rank is None else rank)
         if rank is not None and one is None:
             raise NotFoundError(f"finding {rank} does not exist; reload the page")
         if one is not None:
@@ -146,11 +146,11 @@ def reading_routes(review: Review) -> APIRouter:
 
 def describe(review: Review, reviewer: str) -> dict[str, Any]:
     """The project as the page shows it."""
-    texts, held = review.texts, review.held
+    data, held = review.data, review.held
     with review.decisions.reading() as ledger:
         stacks = ledger.stacks(reviewer)
         state = {
-            "progress": ledger.progress(texts.by_rank),
+            "progress": ledger.progress(data.by_rank),
             "others": ledger.num_others(),
             "version": ledger.last,
             "conflicts": ledger.num_conflicts(),
@@ -161,17 +161,17 @@ def describe(review: Review, reviewer: str) -> dict[str, Any]:
         "name": review.name,
         "reviewer": reviewer,
         "tagtrace": __version__,
-        "labels": list(texts.labels.labels),
-        "types": list(texts.labels.types),
-        "scheme": texts.labels.scheme,
+        "labels": list(data.labels.labels),
+        "types": list(data.labels.types),
+        "scheme": data.labels.scheme,
         "counts": {
-            "sentences": len(texts.sentences),
-            "tokens": texts.num_tokens,
-            "findings": len(texts.findings),
-            "patterns": len(texts.patterns),
+            "sentences": len(data.sentences),
+            "tokens": data.num_tokens,
+            "findings": len(data.findings),
+            "patterns": len(data.patterns),
             "errors": len(held.found) if held is not None and held.is_ready else 0,
         },
-        "has": {"errors": held is not None and held.is_ready, "findings": bool(texts.findings)},
+        "has": {"errors": held is not None and held.is_ready, "findings": bool(data.findings)},
         "preparing": {"errors": None if held is None else held.progress},
         "note": review.note or (None if held is None else held.problem),
         "scores": list(SCORES),

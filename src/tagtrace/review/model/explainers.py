@@ -9,12 +9,12 @@ from functools import cached_property
 
 import torch
 
+from tagtrace._progress import Progress
 from tagtrace.index import Index
-from tagtrace.influence import Explainer, Kind, Score
+from tagtrace.influence import Explainer, Score, SegmentKind
 from tagtrace.influence.curvature.choice import Curvature
 from tagtrace.tagger import Rows
 from tagtrace.tagger.objective import Evaluation, Objective
-from tagtrace.tagger.tagger import Progress
 
 CURVED: tuple[Score, ...] = ("influence", "relative")
 """Scores with a curvature."""
@@ -84,13 +84,13 @@ class Explainers:
     def _float_rows(self) -> Rows:
         return self.index.rows(torch.float32)
 
-    def is_ready(self, curvature: Curvature, score: Score, kind: Kind) -> bool:
+    def is_ready(self, curvature: Curvature, score: Score, kind: SegmentKind) -> bool:
         """Whether a question has no preparation to wait for."""
         if curvature == "identity" or score not in CURVED:
             return True
         return (curvature, kind if score == "relative" else "") in self._ready
 
-    def made_ready(self, curvature: Curvature, score: Score, kind: Kind) -> None:
+    def made_ready(self, curvature: Curvature, score: Score, kind: SegmentKind) -> None:
         """Remember that such a question was answered."""
         if score in CURVED:
             self._ready |= {(curvature, ""), (curvature, kind if score == "relative" else "")}

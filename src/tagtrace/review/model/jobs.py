@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tagtrace._checks import TagtraceError
+from tagtrace._progress import Progress
 from tagtrace.review.decisions.decide import NotFoundError
-from tagtrace.tagger.tagger import Progress
 
 _log = logging.getLogger(__name__)
 

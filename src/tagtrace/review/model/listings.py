@@ -12,7 +12,7 @@ from tagtrace.findings.finding import Finding
 from tagtrace.review.decisions.database import Decision
 from tagtrace.review.decisions.decide import NotFoundError, check_segment
 from tagtrace.review.decisions.ledger import STATUSES, Ledger, Place, status_of
-from tagtrace.review.training_data import Segment, Texts, context
+from tagtrace.review.training_data import SegmentKey, TrainingData, context
 
 MAX_ITEMS = 1000
 """Of one answer."""
@@ -54,13 +54,13 @@ def list_findings(
     """The findings that pass every filter, by rank; with ``rank``, the page of them that it is on, or would be."""
     if status not in ("all", "conflict", *STATUSES):
         raise OptionError(f"status {status!r}: expected all, conflict, {', '.join(STATUSES)}")
-    found = list(ledger.texts.findings)
+    found = list(ledger.data.findings)
     if pattern is not None:
         found = [one for one in found if one.pattern == pattern]
     if change.strip():
         found = [one for one in found if _is_change(one.change, change)]
     if text:
-        found = [one for one in found if text.lower() in ledger.texts.searched[one.rank]]
+        found = [one for one in found if text.lower() in ledger.data.searched[one.rank]]
     if document:
         found = [one for one in found if document.lower() in one.document.lower()]
     if status == "conflict":
@@ -104,10 +104,10 @@ def finding_json(ledger: Ledger, one: Finding) -> dict[str, Any]:
 
 def one_finding(ledger: Ledger, rank: int) -> dict[str, Any]:
     """A finding with the whole of its sentence."""
-    one = ledger.texts.by_rank.get(rank)
+    one = ledger.data.by_rank.get(rank)
     if one is None:
-        raise NotFoundError(f"there is no finding {rank}; there are {len(ledger.texts.findings):,}")
-    sentence = ledger.texts.sentences[one.sentence_number]
+        raise NotFoundError(f"there is no finding {rank}; there are {len(ledger.data.findings):,}")
+    sentence = ledger.data.sentences[one.sentence_number]
     whole = {"sentence_tokens": list(sentence.tokens), "sentence_labels": list(sentence.labels)}
     return {**finding_json(ledger, one), **whole}
 
@@ -126,12 +126,12 @@ def decision_json(row: Decision) -> dict[str, Any]:
     }
 
 
-def place_json(ledger: Ledger, segment: Segment, rank: int | None = None) -> dict[str, Any]:
+def place_json(ledger: Ledger, segment: SegmentKey, rank: int | None = None) -> dict[str, Any]:
     """A training segment in its context, with what was decided on the finding of a rank, or on exactly the segment."""
     number, start, stop = segment
-    sentence = ledger.texts.sentences[number]
+    sentence = ledger.data.sentences[number]
     if rank is None:
-        rank = ledger.texts.rank_at.get(segment)
+        rank = ledger.data.rank_at.get(segment)
     place: Place = segment if rank is None else rank
     row = ledger.current(place)
     return {
@@ -149,22 +149,22 @@ def place_json(ledger: Ledger, segment: Segment, rank: int | None = None) -> dic
 
 
 def occurrences(
-    ledger: Ledger, segment: Segment, finding: Finding | None = None, offset: int = 0, limit: int = MAX_ITEMS
+    ledger: Ledger, segment: SegmentKey, finding: Finding | None = None, offset: int = 0, limit: int = MAX_ITEMS
 ) -> dict[str, Any]:
     """Other places with the same tokens and labels; first those that are findings of the same change as ``finding``."""
-    texts = ledger.texts
+    data = ledger.data
 
-    def rank_at(one: Segment) -> int | None:
+    def rank_at(one: SegmentKey) -> int | None:
         if finding is None:
             return None
         shift = one[1] - segment[1]
-        return texts.rank_at.get((one[0], finding.start + shift, finding.stop + shift))
+        return data.rank_at.get((one[0], finding.start + shift, finding.stop + shift))
 
     def is_alike(rank: int | None) -> bool:
-        other = None if rank is None else texts.by_rank[rank]
+        other = None if rank is None else data.by_rank[rank]
         return other is not None and finding is not None and _wish(other) == _wish(finding)
 
-    found = [(one, rank_at(one)) for one in texts.occurrences(check_segment(texts, segment))]
+    found = [(one, rank_at(one)) for one in data.occurrences(check_segment(data, segment))]
     found.sort(key=lambda one: not is_alike(one[1]))  # stable; decisions change nothing in the order
     items = [{**place_json(ledger, one, rank), "is_alike": is_alike(rank)} for one, rank in page(found, offset, limit)]
     num_alike = sum(is_alike(rank) and ledger.status(rank) == "open" for _, rank in found if rank is not None)
@@ -181,8 +181,8 @@ def list_patterns(ledger: Ledger) -> dict[str, Any]:
 
 
 def _patterns(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    for one in ledger.texts.patterns:
-        ranks = [rank for rank in one.findings if rank in ledger.texts.by_rank]
+    for one in ledger.data.patterns:
+        ranks = [rank for rank in one.findings if rank in ledger.data.by_rank]
         yield {
             "number": one.number,
             "description": one.description,
@@ -202,7 +202,7 @@ def history(ledger: Ledger, offset: int = 0, limit: int = 50) -> dict[str, Any]:
 
 
 def _past(ledger: Ledger, row: Decision) -> dict[str, Any]:
-    tokens = list(ledger.texts.sentences[row.sentence_number].tokens[row.start : row.stop])
+    tokens = list(ledger.data.sentences[row.sentence_number].tokens[row.start : row.stop])
     return {**{name: getattr(row, name) for name in _PAST}, "tokens": tokens, "undone": ledger.is_undone(row)}
 
 
@@ -211,12 +211,12 @@ def changes(ledger: Ledger, since: int) -> dict[str, Any]:
     first = max(since, 0) + 1
     ids = range(first, ledger.last + 1) if ledger.last - first < len(ledger.rows) else ledger.rows
     rows = [ledger.rows[number] for number in ids if number >= first and number in ledger.rows]
-    return {"version": ledger.last, "ranks": touched(ledger.texts, rows), "conflicts": ledger.num_conflicts()}
+    return {"version": ledger.last, "ranks": touched(ledger.data, rows), "conflicts": ledger.num_conflicts()}
 
 
-def touched(texts: Texts, rows: Sequence[Decision]) -> list[int]:
+def touched(data: TrainingData, rows: Sequence[Decision]) -> list[int]:
     """The ranks of the findings that rows are about or overlap."""
     segments = {(row.sentence_number, row.start, row.stop) for row in rows}
-    found = {one.rank for segment in segments for one in texts.overlapping(segment)}
-    own = {row.rank for row in rows if row.rank is not None and row.audit == texts.audit}
-    return sorted(found | (own & texts.by_rank.keys()))
+    found = {one.rank for segment in segments for one in data.overlapping(segment)}
+    own = {row.rank for row in rows if row.rank is not None and row.audit == data.audit}
+    return sorted(found | (own & data.by_rank.keys()))

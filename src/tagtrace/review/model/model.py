@@ -9,32 +9,31 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError, TagtraceError
+from tagtrace._progress import Progress
 from tagtrace.findings.patterns.group_effect import pattern_edits
 from tagtrace.index import Index
-from tagtrace.influence import Edit, Effect, Kind, Query, Ranked, Score
+from tagtrace.influence import Edit, Query, Score, SegmentKind, TrainingSegment, make_query
 from tagtrace.influence.curvature.choice import Curvature
 from tagtrace.influence.curvature.inverse_file import load_inverse
-from tagtrace.influence.edits.effect import effect
-from tagtrace.influence.edits.what_if import check_edits
 from tagtrace.influence.scoring.scorer import SHORTLIST
 from tagtrace.review.decisions.decide import Decisions, NotFoundError
 from tagtrace.review.decisions.ledger import Ledger
-from tagtrace.review.model.asking import Asked, likeliest, make_query
-from tagtrace.review.model.explainers import Explainers, SharedExplainer
+from tagtrace.review.model.explainers import Explainers
 from tagtrace.review.model.listings import place_json
 from tagtrace.review.model.mispredictions import Held
 from tagtrace.tagger import Tagger
-from tagtrace.tagger.tagger import Progress
+
+Origin = Literal["dev", "train"]
 
 SCORES: tuple[Score, ...] = get_args(Score)
 CURVATURES: tuple[Curvature, ...] = get_args(Curvature)
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[SegmentKind, ...] = get_args(SegmentKind)
 QUICK_WORK = 2e10
 """Multiply-adds that a question may take."""
 SOON_WORK = 2e11
@@ -90,32 +89,28 @@ class Model:
         is_exact = is_quick and (self.index.num_tokens * work <= SOON_WORK or load_inverse(self.index, 0.0) is not None)
         return {"score": "relative", "curvature": "auto" if is_exact else "kronecker"}
 
-    def ask(self, sentence: str, data: str | None = None) -> Asked:
-        """The sentence with an id, of the held-out data first unless ``data`` is ``train``."""
+    def ask(
+        self, sentence: str, start: int, stop: int, target: str = "predicted", data: str | None = None
+    ) -> tuple[Query, Origin]:
+        """The query for a segment of the sentence with an id, of the held-out data unless ``data`` is ``train``."""
         if self.held is not None and data != "train" and sentence in self.held.number_of:
             held = self.held.sentences[self.held.number_of[sentence]]
-            with self._encoding, torch.no_grad():
-                features = self.tagger.encode([self.tagger.prepare(held.with_labels(()))]).double().cpu()
-            return Asked(held, features, self._predict(features), "dev")
-        number = self.decisions.texts.number_of.get(sentence)
+            with self._encoding:
+                return make_query(self.tagger, held, start, stop, target), "dev"
+        number = self.decisions.data.number_of.get(sentence)
         if number is None or data == "dev":
             raise NotFoundError(f"no sentence has the id {sentence[:80]!r}")
         features = self.index.sentence_rows(number, torch.float64).features
-        return Asked(self.decisions.texts.sentences[number], features, self._predict(features), "train")
-
-    def _predict(self, features: Tensor) -> tuple[str, ...]:
-        return likeliest(self.index.head, self.index.labels, features, torch.tensor([len(features)]))[0]
-
-    def query(self, asked: Asked, start: int, stop: int, target: str) -> Query:
-        return make_query(asked, self.index.labels, self.index.head, start, stop, target)
+        train = self.decisions.data.sentences[number]
+        return make_query(self.tagger, train, start, stop, target, features=features), "train"
 
     def why(
-        self, asked: Asked, query: Query, score: str = "cosine", curvature: str = "identity", kind: str = "token",
-        top: int = 20, *, wait: bool = True,
+        self, query: Query, origin: Origin = "dev", score: str = "cosine", curvature: str = "identity",
+        kind: str = "token", top: int = 20, *, wait: bool = True,
     ) -> dict[str, Any]:  # fmt: skip
         """The training segments that support and oppose the labels of a query.
 
-        Where the curvature must be worked out first and ``wait`` is false, the answer is that of the identity.
+        Where the curvature must be computed first and ``wait`` is false, the answer is that of the identity.
         """
         begin = time.perf_counter()
         if not 1 <= top <= MAX_TOP:
@@ -128,12 +123,9 @@ class Model:
             found = explainer.explain(query, how, of, top)
         self.explainers.made_ready(used, how, of)
         with self.decisions.reading() as ledger:
-            sides = {
-                "supporters": [self._segment(ledger, one) for one in found.supporters],
-                "opposers": [self._segment(ledger, one) for one in found.opposers],
-            }
+            sides = {name: [self._segment(ledger, one) for one in side] for name, side in found.sides().items()}
         return {
-            "query": self._query_json(asked, query),
+            "query": self._query_json(query, origin),
             **sides,
             "curvature": used,
             "is_ready": used == wanted,
@@ -141,25 +133,25 @@ class Model:
             "seconds": time.perf_counter() - begin,
         }
 
-    def _segment(self, ledger: Ledger, one: Ranked) -> dict[str, Any]:
+    def _segment(self, ledger: Ledger, one: TrainingSegment) -> dict[str, Any]:
         shown = {**place_json(ledger, (one.sentence_number, one.start, one.stop)), "score": one.score}
         if one.document is not None:
             shown["sentence_numbers"] = [one.sentence_number, *(number for number, _, _ in one.rest)]
         return shown
 
-    def _query_json(self, asked: Asked, query: Query) -> dict[str, Any]:
-        sentence, labels = asked.sentence, self.index.labels
-        p = query.probabilities(self.index.head)  # (tokens, C)
+    def _query_json(self, query: Query, origin: Origin) -> dict[str, Any]:
+        sentence, p = query.sentence, query.probabilities(self.index.head)  # (tokens, C)
+        assert sentence is not None
         return {
             "sentence": sentence.id,
             "document": sentence.document,
-            "origin": asked.origin,
+            "origin": origin,
             "start": query.start,
             "stop": query.stop,
             "tokens": list(sentence.tokens),
             "gold": list(sentence.labels) if sentence.is_labelled else None,
-            "predicted": list(asked.predicted),
-            "explained": list(labels.decode(query.labels[query.start : query.stop].tolist())),
+            "predicted": list(query.predicted),
+            "explained": list(self.index.labels.decode(query.explained)),
             "probabilities": self._probabilities(query, p, _shown(p, p)),
         }
 
@@ -173,13 +165,13 @@ class Model:
 
     def edits(self, wanted: Sequence[tuple[int, int, int, Sequence[str] | None]], pattern: int | None) -> list[Edit]:
         """Edits by name of the labels, and those that fix all findings of a pattern."""
-        texts, labels = self.decisions.texts, self.index.labels
+        data, labels = self.decisions.data, self.index.labels
         edits = [
             Edit(number, start, stop, None if new is None else tuple(labels.encode(new)))
             for number, start, stop, new in wanted
         ]
         if pattern is not None:
-            findings = [one for one in texts.findings if one.pattern == pattern]
+            findings = [one for one in data.findings if one.pattern == pattern]
             if not findings:
                 raise NotFoundError(f"there is no pattern {pattern} with findings")
             edits += pattern_edits(self.index, findings)
@@ -190,13 +182,10 @@ class Model:
     def what_if(
         self, query: Query, edits: Sequence[Edit], *, verify: bool = False, progress: Progress | None = None
     ) -> dict[str, Any]:
-        """The query's label probabilities before and after edits, predicted or (``verify``) after exact retraining.
-
-        Edits of so many sentences that refining them would cost more than retraining are predicted by one Newton step.
-        """
+        """The query's label probabilities before and after edits, predicted or (``verify``) after exact retraining."""
         with self.explainers.of("auto", progress, edits=True) as explainer:
-            check_edits(edits, explainer.optimum, explainer.rows)
-            rung, found = _supposed(explainer, query, edits, verify)
+            answer = explainer.what_if(query, edits, "verify" if verify else "refine")
+        found = answer.best
         shown = _shown(found.probabilities_before, found.probabilities_after)
         return {
             "edits": len(edits),
@@ -204,7 +193,7 @@ class Model:
             "after": {"p": self._probabilities(query, found.probabilities_after, shown)},
             "loss_before": found.before,
             "loss_after": found.after,
-            "rung": rung,
+            "rung": answer.rung,
         }
 
     def prepare(
@@ -212,10 +201,10 @@ class Model:
     ) -> dict[str, Any]:
         """Do now what questions with this curvature and score would wait for."""
         name, how, of = named_curvature(curvature), named(score, SCORES, "score"), named(kind, KINDS, "kind")
-        asked = self.ask(self.decisions.texts.sentences[0].id, "train")
+        query, _ = self.ask(self.decisions.data.sentences[0].id, 0, 1, data="train")
         with self.explainers.of(name, progress) as explainer:
             if not self.explainers.is_ready(name, how, of) or name == "identity":
-                explainer.explain(self.query(asked, 0, 1, "predicted"), how, of)
+                explainer.explain(query, how, of)
         self.explainers.made_ready(name, how, of)
         return {"curvature": name}
 
@@ -243,16 +232,6 @@ def _step_back() -> None:
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-
-
-def _supposed(explainer: SharedExplainer, query: Query, edits: Sequence[Edit], verify: bool) -> tuple[str, Effect]:
-    """The rung and the effect."""
-    head = explainer.optimum
-    if verify:
-        return "verify", effect(query, head, head.at(explainer.retrainer.retrain(edits).theta))
-    if explainer.refiner.can_refine(edits):
-        return "refine", explainer.refiner.effects([edits], query)[0]
-    return "step", effect(query, head, head.at(explainer.retrainer.first_step(edits)))
 
 
 def _shown(before: Tensor, after: Tensor) -> list[list[int]]:

@@ -1,12 +1,12 @@
 """A preconditioner that is exact in a few coordinates and approximate in the rest.
 
-Transitions, start and end scores and biases nearly stand in for one another, so an approximation that takes them apart
-leaves conjugate gradients many steps to go. Their columns of K are few. With Z those coordinates, E = Z^T K Z and B an
-approximation of K^-1,
+Transitions, start and end scores and biases can nearly replace one another, so an approximation that treats them
+separately leaves many steps to conjugate gradients. Their columns of K are few. With Z those coordinates, E = Z^T K Z
+and B an approximation of K^-1,
 
     M^-1 = Z E^-1 Z^T + (I - Z E^-1 Z^T K) B (I - K Z E^-1 Z^T)
 
-is symmetric positive definite, and M^-1 K leaves every vector of Z as it is (Mandel 1993, "balancing").
+is symmetric positive definite, and M^-1 K leaves every vector of Z unchanged (Mandel 1993, "balancing").
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Cholesky: the operator as a matrix, factored and inverted once; for P up to about 15,000.
 
 A solve with the factor reads it twice, and slowly for one right-hand side; with the inverse it is one product, and
-refine needs the inverse too. So that is what is kept, and ``Probes`` to tell how good each solve is. The operator is
-not: it holds the training data.
+refine needs the inverse too. So the inverse is kept, with ``Probes`` to estimate the error of each solve. The operator
+is not kept, because it refers to the training data.
 
-However x is found, rounding it to float64 leaves a residual of about eps |K| |x| (measured: a step of iterative
-refinement takes off a factor of 1.4 to 2.4). Where K is so ill-conditioned that this is above ``WORST_RESIDUAL``, a
+However x is computed, rounding it to float64 leaves a residual of about eps |K| |x| (measured: a step of iterative
+refinement reduces it by a factor of 1.4 to 2.4). Where K is so ill-conditioned that this is above ``WORST_RESIDUAL``, a
 solve is judged by that, up to ``WORST_ROUNDED``.
 """
 
@@ -16,13 +16,13 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from tagtrace._progress import Progress
 from tagtrace.influence.curvature.operators import Operator
 from tagtrace.influence.curvature.solvers.probes import Probes
 from tagtrace.influence.curvature.solvers.solution import WORST_RESIDUAL, Solution, SolveError, Solver
-from tagtrace.tagger.tagger import Progress
 
 WORST_ROUNDED = 1e-4
-"""The largest residual that may be put down to rounding."""
+"""The largest residual that may be attributed to rounding."""
 
 
 class Cholesky(Solver):
@@ -42,7 +42,7 @@ class Cholesky(Solver):
 
     @classmethod
     def of_inverse(cls, inverse: Tensor, probes: Probes) -> Self:
-        """From K^-1 (P, P) as it was worked out before."""
+        """From a K^-1 (P, P) that was computed before."""
         solver = cls.__new__(cls)
         solver.operator, solver.inverse, solver.probes = None, inverse, probes
         return solver

@@ -1,7 +1,7 @@
 """Preconditioned conjugate gradients, many right-hand sides at once.
 
-Each right-hand side runs its own recurrence; they share the operator's passes over the data, which is where the time
-goes. A right-hand side that has converged is left alone.
+Each right-hand side has its own recurrence. They share the operator's passes over the data, which take most of the
+time. A right-hand side that has converged is not updated further.
 """
 
 from __future__ import annotations

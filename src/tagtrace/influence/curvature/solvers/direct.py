@@ -1,4 +1,4 @@
-"""Operators that are inverted in closed form: the identity and Kronecker factors."""
+"""Direct: operators that have an inverse in closed form, the identity and Kronecker factors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How far a solve is off, without the matrix: from random vectors z and their products K z.
+"""The error of a solve, estimated without the matrix from random vectors z and their products K z.
 
-For any x and b, z^T (K x - b) = (K z)^T x - z^T b costs next to nothing, and over normal z its mean square is
+For any x and b, z^T (K x - b) = (K z)^T x - z^T b is cheap to compute, and over normal z its mean square is
 |K x - b|^2.
 """
 
@@ -14,8 +14,7 @@ from torch import Tensor
 from tagtrace.influence.curvature.operators import Operator
 
 NUM_PROBES = 32
-"""The estimate is then within a third of the truth nearly always, and below a fifth of it practically never."""
-
+"""With 32 the estimate is nearly always within a third of the truth, and practically never below a fifth of it."""
 
 EPS = torch.finfo(torch.float64).eps
 
@@ -29,7 +28,7 @@ class Probes:
 
     @classmethod
     def of(cls, operator: Operator) -> Probes:
-        """Products by the operator itself: they also tell a matrix that is not the operator's."""
+        """Products by the operator itself, which also reveal a matrix that is not the operator's."""
         generator = torch.Generator().manual_seed(0)
         vectors = torch.randn(NUM_PROBES, operator.size, generator=generator, dtype=torch.float64)
         vectors = vectors.to(operator.device)
@@ -41,6 +40,6 @@ class Probes:
         return seen.square().mean(1).sqrt() / right.norm(dim=1).clamp(min=1e-300)
 
     def rounding(self, value: Tensor, right: Tensor) -> Tensor:
-        """What float64 alone leaves of that residual, about, (Q,): eps |K| |x| / |b|, |K| from the probes."""
+        """The residual that rounding to float64 alone leaves, about, (Q,): eps |K| |x| / |b|, |K| from the probes."""
         size = self.products.norm(dim=1).square().mean().sqrt()
         return EPS * size * value.norm(dim=1) / right.norm(dim=1).clamp(min=1e-300)

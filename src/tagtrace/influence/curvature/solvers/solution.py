@@ -1,4 +1,4 @@
-"""What a solve gives back."""
+"""The interface of solvers, and the result of a solve."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tagtrace._checks import TagtraceError
 from tagtrace.influence.curvature.operators import Operator
 
 WORST_RESIDUAL = 1e-6
-"""Relative; a solve by formula or by an inverse that ends above it has failed, unless rounding alone explains it."""
+"""Relative; a solve by formula or by an inverse with a larger residual has failed, unless rounding explains it."""
 
 
 class SolveError(TagtraceError):
-    """A linear system was not solved to the accuracy asked for."""
+    """A linear system was not solved to the required accuracy."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """K^-1 b for Q right-hand sides b, with how well each was solved."""
+    """K^-1 b for Q right-hand sides b, with the residual of each."""
 
     value: Tensor
     """(Q, P)"""
@@ -32,19 +32,19 @@ class Solution:
 
 
 class Solver(ABC):
-    """Solves (K + damping I) x = b for one operator, again and again."""
+    """Solves (K + damping I) x = b for one operator and any b."""
 
     operator: Operator | None
-    """K + damping I, where it is at hand."""
+    """K + damping I, if the solver keeps it."""
     advice: str = "add damping or refit with a larger l2"
-    """What to try where a solve fails."""
+    """What to try if a solve fails."""
 
     @abstractmethod
     def try_solve(self, right: Tensor) -> Solution:
         """The best solution found for right-hand sides (Q, P), whatever its status."""
 
     def solve(self, right: Tensor) -> Solution:
-        """As ``try_solve``, but a failed solve is an error and never passed off as a result."""
+        """As ``try_solve``, but raises SolveError if the solve failed."""
         solution = self.try_solve(right)
         if solution.status == "not converged" or not bool(solution.value.isfinite().all()):
             worst = float(solution.residual.max())

@@ -1,12 +1,12 @@
-"""The paired bootstrap: how far a difference of F1 depends on which units happen to be in the held-out data.
+"""The paired bootstrap: how much a difference in F1 depends on which units happen to be in the held-out data.
 
 Units (documents or sentences) u = 1..U have counts (true positives, predicted, gold) before and after. A resample draws
-U units with replacement; with n_u the times that unit u was drawn
+U units with replacement; with n_u the number of times that unit u was drawn,
 
     F1 = 2 sum_u n_u tp_u / sum_u n_u (predicted_u + gold_u),   difference = F1 after - F1 before,
 
-both with the same n (that is what pairs them). With several runs (seeds) of each side their F1 are averaged within the
-resample. A share right / total is the same with the counts (right, total, total).
+both with the same n (this is the pairing). With several runs (seeds) of each side, F1 is averaged over runs within each
+resample. A share right / total is F1 of the counts (right, total, total).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tagtrace._checks import DataError, OptionError
 
 LEVEL = 0.95
 MAX_WEIGHTS = 1 << 23
-"""Weights in memory at a time."""
+"""Maximum number of weights in memory at a time."""
 
 Floats = NDArray[np.float64]
 Name = TypeVar("Name", bound=Hashable)
@@ -30,7 +30,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class Difference:
-    """F1 before and after on the units as they are, and where resamples put the difference."""
+    """F1 before and after on all units, and the interval of the difference over resamples."""
 
     before: float
     after: float
@@ -38,7 +38,7 @@ class Difference:
     """The middle 95 % of the resampled differences lie between ``low`` and ``high``."""
     high: float
     share_not_better: float
-    """Of the resamples: those with a difference of at most 0."""
+    """Share of the resamples with a difference of at most 0."""
 
     @property
     def difference(self) -> float:
@@ -49,7 +49,7 @@ class Difference:
 
 
 def paired_bootstrap(before: ArrayLike, after: ArrayLike, samples: int = 1000, seed: int = 0) -> Difference:
-    """The difference of F1 of counts (U, 3), or (S, U, 3) for S runs of each side.
+    """The difference in F1 from counts (U, 3), or (S, U, 3) for S runs of each side.
 
     >>> paired_bootstrap([[1, 2, 2], [0, 1, 1]], [[2, 2, 2], [1, 1, 1]]).difference
     0.6666666666666667
@@ -60,7 +60,7 @@ def paired_bootstrap(before: ArrayLike, after: ArrayLike, samples: int = 1000, s
 def paired_bootstraps(
     before: Mapping[Name, ArrayLike], after: Mapping[Name, ArrayLike], samples: int = 1000, seed: int = 0
 ) -> dict[Name, Difference]:
-    """The same for several kinds of counts of the same units, by name, all with the same resamples."""
+    """``paired_bootstrap`` for several kinds of counts of the same units, by name, with the same resamples."""
     if samples < 1:
         raise OptionError(f"samples {samples}: must be at least 1")
     pairs = {name: (_runs(before[name]), _runs(after[name])) for name in before}
@@ -80,13 +80,13 @@ def paired_bootstraps(
 
 
 def draw_weights(num_units: int, samples: int, rng: np.random.Generator) -> Floats:
-    """How often each unit was drawn, (R, U); every row sums to U."""
+    """The number of times that each unit was drawn, (R, U); every row sums to U."""
     drawn = rng.integers(num_units, size=(samples, num_units)) + num_units * np.arange(samples)[:, None]
     return np.bincount(drawn.ravel(), minlength=samples * num_units).reshape(samples, num_units).astype(np.float64)
 
 
 def mean_f1(counts: Floats, weights: Floats) -> Floats:
-    """F1 of each resample, (R,), the mean over runs: counts (S, U, 3), weights (R, U). Without any segment it is 0."""
+    """F1 of each resample, (R,), the mean over runs, of counts (S, U, 3) and weights (R, U); 0 without segments."""
     totals = np.einsum("ru,suk->rsk", weights, counts, optimize=True)  # (R, S, 3)
     correct, size = 2 * totals[..., 0], totals[..., 1] + totals[..., 2]  # (R, S)
     return np.divide(correct, size, out=np.zeros_like(correct), where=size > 0).mean(1)
@@ -113,5 +113,5 @@ def _num_units(pairs: Iterable[tuple[Floats, Floats]]) -> int:
         raise OptionError(f"counts of {' and '.join(map(str, sorted(sizes)))} units: both sides need the same units")
     (num_units,) = sizes
     if num_units == 0:
-        raise DataError("the held-out data has no sentences; give some")
+        raise DataError("the held-out data has no sentences; give other data")
     return num_units

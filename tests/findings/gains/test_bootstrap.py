@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tagtrace._checks import DataError, OptionError
-from tagtrace.findings import bootstrap
-from tagtrace.findings.bootstrap import (
+from tagtrace.findings.gains import bootstrap
+from tagtrace.findings.gains.bootstrap import (
     Difference,
     Floats,
     draw_weights,
@@ -18,7 +18,7 @@ from tagtrace.findings.bootstrap import (
     paired_bootstrap,
     paired_bootstraps,
 )
-from tagtrace.tagger import Score
+from tagtrace.tagger import F1Score
 
 
 def random_counts(num_runs: int, num_units: int, seed: int) -> Floats:
@@ -41,7 +41,7 @@ def looped_f1(counts: Floats, units: list[int]) -> float:
         for unit in units:
             for column in range(3):
                 totals[column] += int(run[unit, column])
-        scores.append(Score(*totals).f1)
+        scores.append(F1Score(*totals).f1)
     return sum(scores) / len(scores)
 
 

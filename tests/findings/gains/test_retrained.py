@@ -12,8 +12,9 @@ import torch
 from tagtrace._checks import DataError, OptionError, TaggerError
 from tagtrace.data import Corpus, LabelSet, Sentence, read_corpus
 from tagtrace.data.invented import generate, write_invented
-from tagtrace.findings.bootstrap import paired_bootstrap
-from tagtrace.findings.gain import compare, full_gain, head_gain, num_changed
+from tagtrace.findings.gains.bootstrap import paired_bootstrap
+from tagtrace.findings.gains.compare import compare
+from tagtrace.findings.gains.retrained import full_gain, head_gain, num_changed
 from tagtrace.tagger import (
     Lexical,
     LexicalOptions,
@@ -194,9 +195,9 @@ def test_a_killed_run_goes_on(trained: Tagger, small: Splits, tmp_path: Path) ->
         assert sorted(path.name for path in (tmp_path / "work").iterdir()) == [
             "after-3.json", "before-3.json", "gain.json"
         ]  # fmt: skip
-        with pytest.raises(OptionError, match=r"runs of another gain \(different test\)"):
+        with pytest.raises(OptionError, match=r"runs of another run \(different test\)"):
             full_gain(trained, *corpora[:2], few(small["test"], 30), work=tmp_path / "work")
-        with pytest.raises(OptionError, match=r"holds no gain.json"):
+        with pytest.raises(OptionError, match=r"has no gain.json"):
             full_gain(trained, *corpora, work=tmp_path)
     finally:
         del trained.record["training"]["options"]["checkpoint_seconds"]
@@ -206,7 +207,7 @@ def test_dev_data_that_chose_the_epoch_must_be_given(small: Splits) -> None:
     tagger = untrained(small)
     train_tagger(tagger, small["train"].sentences, small["dev"].sentences, RECIPE)
     corpora = small["train"], small["train_true"], small["test"]
-    with pytest.raises(OptionError, match="give that data with --dev"):
+    with pytest.raises(OptionError, match="give that dev data"):
         full_gain(tagger, *corpora)
     gold = [sentence.labels for sentence in small["test"].sentences]
     found = full_gain(tagger, *corpora, small["dev"])

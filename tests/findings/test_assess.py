@@ -16,11 +16,11 @@ from tagtrace.data import Corpus, LabelSet, read_corpus
 from tagtrace.data.invented import InventedCorpus, generate, write_invented
 from tagtrace.findings import (
     SCORES,
-    Audit,
+    Assessment,
     AuditOptions,
     Probabilities,
     Trusted,
-    audit,
+    assess,
     average_precision,
     averaged,
     find_patterns,
@@ -37,13 +37,13 @@ from tagtrace.findings import (
     token_scores,
     trusted_scores,
 )
-from tagtrace.findings.patterns.conditions import Text
+from tagtrace.findings.patterns.conditions import NumberedText
 from tagtrace.findings.ranking.token_scores import SCORERS
 from tagtrace.index import Index, IndexOptions, build_index
 from tagtrace.influence import Explainer
 from tagtrace.tagger import Lexical, LexicalOptions, Tagger, TrainOptions, new_tagger, train_tagger
 
-auditing = import_module("tagtrace.findings.audit")
+assessing = import_module("tagtrace.findings.assess")
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @pytest.fixture(scope="module")
-def found(made: Made) -> Audit:
-    return audit(made.index, made.opinions, made.trusted, AuditOptions(num_effects=2))
+def found(made: Made) -> Assessment:
+    return assess(made.index, made.opinions, made.trusted, AuditOptions(num_effects=2))
 
 
-def test_planted_errors_are_found(made: Made, found: Audit) -> None:
+def test_planted_errors_are_found(made: Made, found: Assessment) -> None:
     """Far above chance, and better than by the loss of a head that has learned from them."""
     precision = average_precision(found.scores, made.is_wrong)
     assert precision > 3 * float(made.is_wrong.double().mean())
-    plain = audit(made.index, [in_sample(made.index)], None, AuditOptions("marginal-loss"))
+    plain = assess(made.index, [in_sample(made.index)], None, AuditOptions("marginal-loss"))
     assert precision > average_precision(plain.scores, made.is_wrong)
     assert found.patterns[0].change == "LOC -> ORG"
 
@@ -99,7 +99,7 @@ def test_the_systematic_error_is_the_first_pattern(made: Made) -> None:
     ids = made.index.labels.encode([label for one in made.invented.train_true for label in one.labels])
     truth = torch.nn.functional.one_hot(torch.tensor(ids), len(made.index.labels))
     opinion = replace(made.opinions[0], marginals=0.5 * made.opinions[0].marginals + 0.5 * truth)
-    found = audit(made.index, [opinion], made.trusted, AuditOptions(num_effects=1))
+    found = assess(made.index, [opinion], made.trusted, AuditOptions(num_effects=1))
     first, by_rank = found.patterns[0], {one.rank: one for one in found.findings}
     assert first.change == "LOC -> ORG"
     assert first.condition is not None
@@ -115,14 +115,14 @@ def test_the_systematic_error_is_the_first_pattern(made: Made) -> None:
     assert sum(any((one.sentence, t) in every for t in range(one.start, one.stop)) for one in top) >= 0.8 * len(top)
 
 
-def test_an_audit_is_made_of_its_parts(made: Made, found: Audit) -> None:
+def test_an_audit_is_made_of_its_parts(made: Made, found: Assessment) -> None:
     index, believed = made.index, averaged(made.opinions)
     assert torch.equal(found.believed, believed)
-    assert torch.equal(found.scores, suspicion(Text(index), believed))
-    labels = torch.cat([shard.labels for shard in index.shards])
+    assert torch.equal(found.scores, suspicion(NumberedText(index), believed))
+    labels = index.label_ids
     doubts = {f"{one.source} doubt": 1.0 - one.marginals[range(len(labels)), labels] for one in made.opinions}
     listed = propose(index, believed, found.scores, 1000, doubts)
-    likely = [one for one in listed if one.confidence > auditing.LIKELY]
+    likely = [one for one in listed if one.confidence > assessing.LIKELY]
     patterns, members = find_patterns(index, likely, 20)
     owner = {one.rank: one.pattern for one in members}
     assert [replace(one, effect=None) for one in found.patterns] == patterns
@@ -139,7 +139,7 @@ def test_an_audit_is_made_of_its_parts(made: Made, found: Audit) -> None:
     assert not found.notes
 
 
-def test_effects_of_the_first_patterns(made: Made, found: Audit) -> None:
+def test_effects_of_the_first_patterns(made: Made, found: Assessment) -> None:
     assert [one.effect is not None for one in found.patterns[:3]] == [True, True, False]
     first, by_rank = found.patterns[0], {one.rank: one for one in found.findings}
     edits = pattern_edits(made.index, [by_rank[rank] for rank in first.findings])
@@ -149,19 +149,19 @@ def test_effects_of_the_first_patterns(made: Made, found: Audit) -> None:
     assert first.effect.change < 0, "fixing what was planted helps"
 
 
-def test_what_findings_hurt(made: Made, found: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_findings_hurt(made: Made, found: Assessment, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = hurt_queries(made.index, made.trusted.mispredicted(), found.findings[:500])
     assert found.hurt == expected
     assert any(found.hurt.values())
-    monkeypatch.setattr(auditing, "NUM_EVIDENCE", 3)
-    few = audit(made.index, made.opinions, made.trusted, AuditOptions(num_effects=0))
+    monkeypatch.setattr(assessing, "NUM_EVIDENCE", 3)
+    few = assess(made.index, made.opinions, made.trusted, AuditOptions(num_effects=0))
     assert few.hurt == {rank: expected[rank] for rank in (1, 2, 3)}
     perfect = Trusted(made.trusted.rows, made.trusted.tokens, made.trusted.rows.labels)
-    assert audit(made.index, made.opinions, perfect, AuditOptions(num_effects=0)).hurt == {}
+    assert assess(made.index, made.opinions, perfect, AuditOptions(num_effects=0)).hurt == {}
 
 
 def test_without_trusted_data(made: Made) -> None:
-    found = audit(made.index, [in_sample(made.index), out_of_sample(made.index, 2)])
+    found = assess(made.index, [in_sample(made.index), out_of_sample(made.index, 2)])
     assert found.findings
     assert found.hurt == {}
     assert all(one.effect is None for one in found.patterns)
@@ -170,7 +170,7 @@ def test_without_trusted_data(made: Made) -> None:
 
 @pytest.mark.parametrize("score", SCORES)
 def test_every_score_ranks(made: Made, score: str) -> None:
-    found = audit(made.index, made.opinions, made.trusted, AuditOptions(score, most=20, num_effects=0))
+    found = assess(made.index, made.opinions, made.trusted, AuditOptions(score, most=20, num_effects=0))
     assert found.scores.shape == (made.index.num_tokens,)
     assert bool(found.scores.isfinite().all())
     assert len(found.findings) == 20
@@ -180,11 +180,11 @@ def test_every_score_ranks(made: Made, score: str) -> None:
         assert torch.equal(found.scores, token_scores(score, made.index, made.opinions[-1]))
     if score.startswith("influence") or score == "neighbour":
         with pytest.raises(OptionError, match=f"^score '{score}' needs trusted data$"):
-            audit(made.index, made.opinions, None, AuditOptions(score))
+            assess(made.index, made.opinions, None, AuditOptions(score))
 
 
 def test_a_kind_of_error(made: Made) -> None:
-    found = audit(made.index, made.opinions, made.trusted, AuditOptions(query="ORG:LOC", most=60, num_effects=0))
+    found = assess(made.index, made.opinions, made.trusted, AuditOptions(query="ORG:LOC", most=60, num_effects=0))
     expected = mistaken_for(made.index, found.believed, "ORG:LOC")
     is_asked = expected > 0
     assert torch.equal(found.scores[is_asked], expected[is_asked])
@@ -193,10 +193,10 @@ def test_a_kind_of_error(made: Made) -> None:
     assert [one.change for one in found.findings[:10]] == ["LOC -> ORG"] * 10
     confused = made.trusted.confused(made.index, "ORG:LOC")
     calls: list[tuple[int, int]] = []
-    asked = audit(made.index, made.opinions, made.trusted, AuditOptions("influence", "ORG:LOC", num_effects=0),
+    asked = assess(made.index, made.opinions, made.trusted, AuditOptions("influence", "ORG:LOC", num_effects=0),
                   progress=lambda *counts: calls.append(counts))  # fmt: skip
     expected = trusted_scores(Explainer(made.index, "identity"), confused, "identity")
-    labels = torch.cat([shard.labels for shard in made.index.shards])
+    labels = made.index.label_ids
     is_asked = torch.tensor([name.endswith("LOC") for name in made.index.labels.labels])[labels]
     assert torch.equal(asked.scores, torch.where(is_asked, expected, -torch.inf))
     assert all(any(a.endswith("LOC") and b.endswith("ORG") for a, b in zip(one.given, one.proposed, strict=True))
@@ -207,12 +207,12 @@ def test_a_kind_of_error(made: Made) -> None:
 @pytest.mark.parametrize("score", [*SCORERS, "neighbour"])
 def test_scores_that_know_no_query(made: Made, score: str) -> None:
     with pytest.raises(OptionError, match="knows no query; use combined or an influence score"):
-        audit(made.index, made.opinions, made.trusted, AuditOptions(score, "ORG:LOC"))
+        assess(made.index, made.opinions, made.trusted, AuditOptions(score, "ORG:LOC"))
 
 
 def test_a_head_too_large_for_effects_is_noted(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auditing, "MAX_PARAMETERS", 100)
-    found = audit(made.index, made.opinions, made.trusted)
+    monkeypatch.setattr(assessing, "MAX_PARAMETERS", 100)
+    found = assess(made.index, made.opinions, made.trusted)
     size = made.index.head.num_parameters
     assert found.notes == [
         f"the effect of fixing patterns was not worked out: the head has {size} parameters, more than 100"
@@ -229,9 +229,9 @@ def test_effects_that_fail_are_noted_and_the_others_told(made: Made, monkeypatch
             raise TrainingError("retraining stopped")
         return group_effect(*arguments, **options)
 
-    monkeypatch.setattr(auditing, "group_effect", fails_once)
+    monkeypatch.setattr(assessing, "group_effect", fails_once)
     options = AuditOptions(num_effects=2)
-    found = audit(made.index, made.opinions, made.trusted, options, lambda *counts: calls.append(counts))
+    found = assess(made.index, made.opinions, made.trusted, options, lambda *counts: calls.append(counts))
     assert found.notes == ["the effect of fixing pattern 1 was not worked out: retraining stopped"]
     assert [one.effect is not None for one in found.patterns[:2]] == [False, True]
     assert [one.number for one in found.patterns] == list(range(1, len(found.patterns) + 1))
@@ -241,7 +241,7 @@ def test_effects_that_fail_are_noted_and_the_others_told(made: Made, monkeypatch
 def test_an_index_whose_head_is_not_refit_has_no_effects(made: Made, tmp_path: Path) -> None:
     train = read_corpus(Path(made.index.manifest.data["path"]))
     index = build_index(made.tagger, train, tmp_path / "index", IndexOptions(refit=False))
-    found = audit(index, made.opinions, read_trusted(index, made.tagger, made.dev.sentences))
+    found = assess(index, made.opinions, read_trusted(index, made.tagger, made.dev.sentences))
     assert len(found.notes) == 3
     assert all("not at its optimum" in note for note in found.notes)
 
@@ -263,16 +263,16 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
 def test_refusals(made: Made) -> None:
     one = made.opinions[0]
     with pytest.raises(DataError, match="the probabilities are of other data"):
-        audit(made.index, [one, replace(one, labels=one.labels.flip(0))])
+        assess(made.index, [one, replace(one, labels=one.labels.flip(0))])
     with pytest.raises(DataError, match="no opinions"):
-        audit(made.index, [])
+        assess(made.index, [])
     with pytest.raises(OptionError, match="expected GOLD:PREDICTED"):
-        audit(made.index, made.opinions, options=AuditOptions(query="ORG"))
+        assess(made.index, made.opinions, options=AuditOptions(query="ORG"))
     with pytest.raises(OptionError, match="unknown label 'SHIP'"):
-        audit(made.index, made.opinions, options=AuditOptions(query="SHIP:ORG"))
+        assess(made.index, made.opinions, options=AuditOptions(query="SHIP:ORG"))
     perfect = Trusted(made.trusted.rows, made.trusted.tokens, made.trusted.rows.labels)
     with pytest.raises(DataError, match="no trusted token is labelled ORG and predicted LOC"):
-        audit(made.index, made.opinions, perfect, AuditOptions("influence", "ORG:LOC"))
+        assess(made.index, made.opinions, perfect, AuditOptions("influence", "ORG:LOC"))
     outside = [each for each in made.dev.sentences if set(each.labels) == {"O"}]
     assert outside
     with pytest.raises(DataError, match=r"one class only \(O\)"):

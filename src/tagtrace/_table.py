@@ -1,0 +1,97 @@
+"""Results that describe themselves: as text for a terminal, as HTML for a notebook.
+
+A result is a list of lines and tables (``Described.describe``). The command line prints the same list with colours.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from tagtrace._markup import Html, element
+
+WIDTH = 100
+"""Maximum number of characters in a line of text."""
+MIN_COLUMN = 12
+"""Columns are not narrowed below this number of characters."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under column names. A cell may have several lines; ``right`` names right-aligned columns."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Aligned columns, wrapped to the width of a line.
+
+        >>> print(Table("fruit", ("name", "count"), (("apple", "3"), ("fig", "12")), ("count",)).text())
+        fruit
+        name   count
+        -----  -----
+        apple      3
+        fig       12
+        """
+        widths = self._widths()
+        lines = [self.title] if self.title else []
+        lines += [self._line(self.columns, widths), "  ".join("-" * width for width in widths)]
+        for row in self.rows:
+            cells = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+            for number in range(max(map(len, cells))):
+                lines.append(self._line([cell[number] if number < len(cell) else "" for cell in cells], widths))
+        return "\n".join(lines)
+
+    def _widths(self) -> list[int]:
+        """The width of each column; the widest column is narrowed until the table fits a line."""
+        cells = [self.columns, *self.rows]
+        widths = [
+            max(len(line) for row in cells for line in row[column].split("\n")) for column in range(len(self.columns))
+        ]
+        while sum(widths) + 2 * (len(widths) - 1) > WIDTH and max(widths) > MIN_COLUMN:
+            widths[widths.index(max(widths))] -= 1
+        return widths
+
+    def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:
+        padded = [
+            cell.rjust(width) if name in self.right else cell.ljust(width)
+            for name, cell, width in zip(self.columns, cells, widths, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
+
+    def html(self) -> Html:
+        """A table element; everything in it is escaped."""
+        head = element("tr", [element("th", name, scope="col") for name in self.columns])
+        body = [element("tr", [element("td", _broken(cell)) for cell in row]) for row in self.rows]
+        caption = element("caption", self.title) if self.title else None
+        return element("table", caption, element("thead", head), element("tbody", body), class_="tagtrace")
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    return [part for line in cell.split("\n") for part in (wrap(line, width) or [""])]
+
+
+def _broken(cell: str) -> list[Html | str]:
+    """The lines of a cell with breaks between them."""
+    first, *rest = cell.split("\n")
+    return [first, *(part for line in rest for part in (Html("<br>"), line))]
+
+
+class Described(ABC):
+    """A result that prints itself."""
+
+    @abstractmethod
+    def describe(self) -> list[str | Table]:
+        """Lines and tables to read, in order."""
+
+    def __str__(self) -> str:
+        return "\n".join(part.text() if isinstance(part, Table) else part for part in self.describe())
+
+    def _repr_html_(self) -> str:
+        """For notebooks; everything in it is escaped."""
+        parts = [part.html() if isinstance(part, Table) else element("p", part) for part in self.describe()]
+        return element("div", parts, class_="tagtrace")

@@ -1,0 +1,1 @@
+"""Gains: what fixing labels does to F1 on held-out data."""

@@ -1,0 +1,117 @@
+"""Gain: how much F1 on held-out data changes when labels are fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from tagtrace._checks import OptionError
+from tagtrace._progress import Progress
+from tagtrace.data.corpus import Corpus
+from tagtrace.findings.gains.compare import Gain
+from tagtrace.findings.gains.retrained import full_gain, head_gain, num_changed
+from tagtrace.index import Index, IndexFolderError
+from tagtrace.tagger import RefitOptions, Rows, Step, Tagger, build_encoder, pick_device
+from tagtrace.tagger.refit import RefitProgress
+
+Retrain = Literal["head", "everything"]
+
+
+def gain(
+    source: Index | Tagger,
+    before: Corpus,
+    after: Corpus,
+    test: Corpus,
+    retrain: Retrain = "head",
+    *,
+    dev: Corpus | None = None,
+    num_seeds: int = 1,
+    encoder: str | None = None,
+    l2: float | None = None,
+    samples: int = 1000,
+    tagger: str | Path | None = None,
+    work: str | Path | None = None,
+    device: str | torch.device = "auto",
+    encoding: Progress | None = None,
+    refitting: RefitProgress | None = None,
+    training: Callable[[str, Step], None] | None = None,
+) -> Gain:
+    """Retrain on ``before`` and on ``after``, the same data with other labels, and compare F1 on ``test``.
+
+    ``source`` is an index or a tagger. ``retrain="head"`` keeps the encoder and solves the head exactly, with strength
+    ``l2`` (default: that of the index or of the tagger's refit, else 1). ``retrain="everything"`` also trains the
+    encoder again by the tagger's recipe, for ``num_seeds`` seeds, from an untrained ``encoder`` (default: like the
+    tagger's) and with ``dev`` to choose the epoch; finished runs are kept in the folder ``work``. ``tagger`` is the
+    folder of the index's tagger (default: where it was). The interval of the difference comes from ``samples`` paired
+    bootstrap resamples of the documents of ``test`` (of sentences if it has no documents).
+    """
+    _check_options(before, after, test, retrain, dev, num_seeds, encoder, l2, samples, work)
+    if tagger is not None and not isinstance(source, Index):
+        raise OptionError("the folder of a tagger is only used with an index; leave it out")
+    model = (source.tagger(tagger) if isinstance(source, Index) else source).to(pick_device(device))
+    if retrain == "head":
+        index = source if isinstance(source, Index) else None
+        options = RefitOptions(_l2(index, model) if l2 is None else l2)
+        rows = None if index is None else _known_rows(index, before)
+        found = head_gain(
+            model, before, after, test, options, rows=rows, samples=samples, encoding=encoding, refitting=refitting
+        )
+    else:
+        make = None if encoder is None else lambda seed: build_encoder(encoder, before.sentences, seed)
+        found = full_gain(
+            model, before, after, test, dev, num_seeds=num_seeds, encoder=make,
+            work=None if work is None else Path(work), samples=samples, training=training,
+        )  # fmt: skip
+    return replace(found, retrained=retrain, num_changed=num_changed(before, after))
+
+
+def _check_options(
+    before: Corpus,
+    after: Corpus,
+    test: Corpus,
+    retrain: Retrain,
+    dev: Corpus | None,
+    num_seeds: int,
+    encoder: str | None,
+    l2: float | None,
+    samples: int,
+    work: str | Path | None,
+) -> None:
+    """Raise, before any work is done, if options contradict each other."""
+    for corpus, name in ((before, "before"), (after, "after")):
+        if corpus.path.resolve() == test.path.resolve():
+            raise OptionError(f"{test.path}: the test data is also the training data {name}; give held-out data")
+    for name, number in (("samples", samples), ("num_seeds", num_seeds)):
+        if number < 1:
+            raise OptionError(f"{name} {number}: must be at least 1")
+    if retrain == "head":
+        for name, value in (("dev", dev), ("encoder", encoder), ("work", work)):
+            if value is not None:
+                raise OptionError(f"{name} is only used if everything is retrained, not only the head")
+        if num_seeds > 1:
+            raise OptionError(
+                "several seeds are only used if everything is retrained: the head has one optimum, whatever the seed"
+            )
+    elif retrain != "everything":
+        raise OptionError(f"retrain {retrain!r}: expected head or everything")
+    elif l2 is not None:
+        raise OptionError("l2 is only used if only the head is retrained")
+
+
+def _l2(index: Index | None, tagger: Tagger) -> float:
+    """The L2 strength that the head was fitted with."""
+    recorded = tagger.record.get("refit", {}).get("options", {}).get("l2", 1.0)
+    return index.manifest.l2 if index is not None else recorded
+
+
+def _known_rows(index: Index, before: Corpus) -> Rows | None:
+    """The features in the index, if it was built from this data."""
+    try:
+        index.check_corpus(before)
+    except IndexFolderError:
+        return None
+    return index.rows()

@@ -1,0 +1,88 @@
+"""Open the review page of a project, and serve it until it is stopped."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from tagtrace._checks import OptionError
+from tagtrace.data import ReadOptions
+from tagtrace.review.project import MARKER, ProjectFile, new_project, read_project_file, write_project_file
+from tagtrace.review.review import open_review
+
+
+def review_project(
+    folder: str | Path,
+    *,
+    index: str | Path | None = None,
+    data: str | Path | None = None,
+    dev: str | Path | None = None,
+    audit: str | Path | None = None,
+    tagger: str | Path | None = None,
+    reading: ReadOptions | None = None,
+    reviewer: str | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    allow_remote: bool = False,
+    browser: bool = True,
+    show: Callable[[str], None] = print,
+    note: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve the review page of the project in ``folder`` until Ctrl-C.
+
+    A folder without ``project.json`` becomes a project of ``index``, ``data`` and perhaps ``dev`` and ``audit``.
+    ``tagger`` is the folder of the index's tagger (default: where it was). An address that other machines can reach
+    needs ``allow_remote``, and clients then need the token in the address. ``show`` is told the address, ``note`` what
+    is being done.
+    """
+    for package in ("fastapi", "uvicorn"):
+        if find_spec(package) is None:
+            how = 'pip install "tagtrace[review]" (from a checkout: pip install -e ".[review]")'
+            raise OptionError(f"the review page needs {package}: {how}")
+    from tagtrace.review.http import serve  # noqa: PLC0415 - needs the packages above
+
+    serve.check_host(host, allow_remote=allow_remote)
+    named = {"index": index, "data": data, "dev": dev, "audit": audit}
+    places = {name: Path(place) for name, place in named.items() if place is not None}
+    file, is_new = _project(Path(folder), places, reading)
+    if tagger is not None:
+        file = replace(file, tagger=Path(tagger))
+    with serve.listen(host, port) as listening:  # before anything is begun in the background
+        opened = open_review(file, reviewer or _login(), say=note)
+        if is_new:
+            kept = places if tagger is None else {**places, "tagger": Path(tagger)}
+            write_project_file(folder, reading, **kept)
+        reviewed = opened.data
+        show(f"{file.name}: {len(reviewed.findings):,} findings in {len(reviewed.sentences):,} sentences")
+        with suppress(KeyboardInterrupt):
+            serve.serve(
+                opened, host, port, allow_remote=allow_remote, browser=browser, listening=listening,
+                say=lambda url: show(f"open {url}   (Ctrl-C stops)"),
+            )  # fmt: skip
+    note(f"stopped; every decision is in {file.decisions}")
+
+
+def _project(folder: Path, places: dict[str, Path], reading: ReadOptions | None) -> tuple[ProjectFile, bool]:
+    """The project in the folder, or a new one, and whether it is new."""
+    if (folder / MARKER).exists():
+        if places:
+            name = next(iter(places))
+            raise OptionError(f"{folder / MARKER} already says where the {name} is; leave it out, or edit the file")
+        return read_project_file(folder), False
+    if not {"index", "data"} <= places.keys():
+        raise OptionError(f"{folder}: has no {MARKER}; give an index and data (and dev, audit) once to make one")
+    for name, place in places.items():
+        if not place.exists():
+            raise OptionError(f"{place}: does not exist; give the {name} of the project")
+    return new_project(folder, reading, **places), True
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no name for this user
+        return "reviewer"

@@ -1,0 +1,57 @@
+"""Train: from a labelled corpus to a tagger, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from tagtrace.data.corpus import Corpus
+from tagtrace.data.labels import LabelSet
+from tagtrace.tagger.device import pick_device
+from tagtrace.tagger.encoders import Encoder, build_encoder
+from tagtrace.tagger.head import HeadOptions
+from tagtrace.tagger.refit import RefitOptions, RefitProgress, refit_tagger
+from tagtrace.tagger.tagger import Tagger, Unit, new_tagger
+from tagtrace.tagger.training import Step, TrainOptions, train_tagger
+
+
+def train(
+    corpus: Corpus,
+    dev: Corpus | None = None,
+    *,
+    encoder: str | Encoder = "lexical",
+    head: HeadOptions | None = None,
+    unit: Unit = "sentence",
+    options: TrainOptions | None = None,
+    refit: RefitOptions | None = None,
+    device: str | torch.device = "auto",
+    checkpoint: Path | None = None,
+    progress: Callable[[Step], None] | None = None,
+    refit_progress: RefitProgress | None = None,
+) -> Tagger:
+    """Train a tagger on ``corpus``.
+
+    ``encoder`` is ``lexical``, ``vectors:FILE``, ``precomputed:DIR``, ``transformer:NAME_OR_DIR``, or an encoder. One
+    that cannot be trained (vectors, precomputed) keeps its features, and the head is fitted exactly (``refit``). With
+    ``dev``, the epoch with the lowest loss on it is kept. With ``checkpoint``, a folder, a run that was interrupted
+    resumes when it is called again with the same arguments; call ``remove_checkpoint`` once the tagger is saved.
+    """
+    options = options or TrainOptions()
+    labels = LabelSet.from_sentences(corpus.sentences, corpus.normalised_scheme)
+    if dev is not None:
+        labels.check(dev.sentences)
+    if isinstance(encoder, str):
+        encoder = build_encoder(encoder, corpus.sentences, options.seed)
+    for file in (corpus, dev):
+        if file is not None:
+            encoder.check_corpus(file)
+    tagger = new_tagger(encoder, labels, head, unit, options.seed).to(pick_device(device))
+    if encoder.trainable:
+        held_out = dev.sentences if dev else ()
+        train_tagger(tagger, corpus.sentences, held_out, options, checkpoint=checkpoint, progress=progress)
+    else:
+        refit_tagger(tagger, corpus.sentences, refit, progress=refit_progress)
+    tagger.record["data"] = {"train": str(corpus.path), "fingerprint": corpus.fingerprint}
+    return tagger

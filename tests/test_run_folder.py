@@ -1,0 +1,204 @@
+"""A folder belongs to one run: it resumes, any other run is refused, and damaged files are not used."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tagtrace._checks import OptionError, TrainingError
+from tagtrace._run_folder import RunFolder
+
+MARKER = "run.json"
+OWNER: dict[str, Any] = {"data": "abc", "options": {"l2": 1.0, "places": (1, 2)}}
+ONES, TWOS = {"x": torch.ones(3)}, {"x": torch.full((3,), 2.0)}
+
+
+def run_folder(folder: Path, owner: dict[str, Any] | None = None, **options: Any) -> RunFolder:
+    return RunFolder(folder, MARKER, owner or OWNER, "results", **options)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_a_new_run_begins_and_the_same_run_resumes(tmp_path: Path) -> None:
+    first = run_folder(tmp_path / "deep" / "run")
+    assert not first.has_begun
+    assert first.open() is first
+    assert first.has_begun
+    assert not first.has("a")
+    first.add({"a": ONES, "sub/b": TWOS}, step=3)
+    again = run_folder(tmp_path / "deep" / "run").open()
+    assert again.has("a", "sub/b")
+    assert not again.has("a", "c")
+    assert again.notes == {"step": 3}
+    assert again.files == first.files
+    for name, expected in (("a", ONES), ("sub/b", TWOS)):
+        tensors = again.read(name)
+        assert tensors is not None
+        assert torch.equal(tensors["x"], expected["x"])
+    again.add({}, step=4, loss=0.5)
+    assert run_folder(tmp_path / "deep" / "run").open().notes == {"step": 4, "loss": 0.5}
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    run_folder(tmp_path).open()
+    assert names(tmp_path) == [MARKER]
+
+
+@pytest.mark.parametrize(
+    ("owner", "changed"),
+    [
+        (OWNER | {"data": "xyz"}, "data"),
+        (OWNER | {"options": {"l2": 2.0, "places": (1, 2)}}, "options"),
+        (OWNER | {"data": "xyz", "seed": 1}, "data, seed"),
+        ({"data": "abc"}, "version"),
+    ],
+)
+def test_another_run_is_refused_and_changes_nothing(tmp_path: Path, owner: dict[str, Any], changed: str) -> None:
+    run_folder(tmp_path / "run").open().add({"a": ONES})
+    before = (tmp_path / "run" / MARKER).read_bytes()
+    other = run_folder(tmp_path / "run", owner, error=TrainingError, remedy="try something else")
+    with pytest.raises(TrainingError) as caught:
+        other.open()
+    message = f"{tmp_path / 'run'}: results of another run (different {changed}); try something else"
+    assert str(caught.value) == message
+    assert (tmp_path / "run" / MARKER).read_bytes() == before
+    assert names(tmp_path / "run") == ["a", MARKER]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "3",
+        "{}",
+        '{"owner": {}, "notes": {}}',
+        '{"owner": {}, "notes": {}, "files": [{"name": 3}]}',
+    ],
+)
+def test_a_damaged_marker_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+    run_folder(tmp_path / "run").open()
+    (tmp_path / "run" / MARKER).write_text(content)
+    with pytest.raises(OptionError, match=r"run\.json: damaged; choose another folder") as caught:
+        run_folder(tmp_path / "run").open()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_marker_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    run_folder(tmp_path / "run").open()
+    (tmp_path / "run" / MARKER).write_bytes(b"\xff\xfe")
+    with pytest.raises(OptionError, match="damaged"):
+        run_folder(tmp_path / "run").open()
+
+
+@pytest.mark.parametrize("damage", ["missing", "shorter", "changed"])
+def test_a_damaged_or_missing_file_is_not_read(tmp_path: Path, damage: str) -> None:
+    run_folder(tmp_path / "run").open().add({"a": ONES, "b": TWOS})
+    path = tmp_path / "run" / "a"
+    if damage == "missing":
+        path.unlink()
+    elif damage == "shorter":
+        os.truncate(path, path.stat().st_size - 1)
+    else:
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+    run = run_folder(tmp_path / "run").open()
+    assert run.read("a") is None
+    assert run.read("b") is not None
+    assert run.read("never written") is None
+    assert run.has("a") == (damage == "changed"), "sizes are compared when a run resumes, contents when a file is read"
+
+
+def test_a_file_is_used_only_once_the_marker_lists_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_folder(tmp_path / "run").open()
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "save", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run.add({"a": ONES})
+    assert (tmp_path / "run" / "a").is_file()
+    again = run_folder(tmp_path / "run").open()
+    assert not again.has("a")
+    assert again.read("a") is None
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from tests.test_run_folder import ONES, TWOS, run_folder
+from tagtrace import _tensor_files
+run = run_folder(Path({folder!r})).open()
+run.add({{"a": ONES}}, step=1)
+def killed(tensors, path):
+    path.write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+_tensor_files.save_file = killed
+run.add({{"b": TWOS}}, step=2)
+"""
+
+
+def test_a_run_that_was_killed_resumes_with_its_complete_files(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    program = [sys.executable, "-c", KILLED.format(folder=str(folder))]
+    killed = subprocess.run(program, env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert names(folder) == [".b.part", "a", MARKER]
+    run = run_folder(folder).open()
+    assert run.has("a")
+    assert not run.has("b")
+    assert run.notes == {"step": 1}
+    run.add({"b": TWOS}, step=2)
+    assert names(folder) == ["a", "b", MARKER]
+
+
+def test_forgotten_files_are_deleted_with_their_empty_folders(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run").open()
+    run.add({"a": ONES, "sub/b": ONES, "sub/c": ONES})
+    run.forget(["a", "sub/b", "never written"])
+    run.save()
+    assert names(tmp_path / "run") == [MARKER, "sub", "sub/c"]
+    again = run_folder(tmp_path / "run").open()
+    assert list(again.files) == ["sub/c"]
+    again.forget(again.files)
+    again.save()
+    assert names(tmp_path / "run") == [MARKER]
+    assert run_folder(tmp_path / "run").open().files == {}
+
+
+def test_a_foreign_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "thesis.txt").write_text("precious")
+    (tmp_path / "file").write_text("precious")
+    for name in ("folder", "file"):
+        with pytest.raises(OptionError, match=rf"{name}: exists and has no run\.json; move it or choose another"):
+            run_folder(tmp_path / name).open()
+    assert names(tmp_path) == ["file", "folder", "folder/thesis.txt"]
+
+
+def test_a_removed_run_is_gone(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run").open()
+    run.add({"sub/a": ONES})
+    run.remove()
+    assert names(tmp_path) == []
+    run.remove()
+
+
+def test_the_marker_is_readable_json(tmp_path: Path) -> None:
+    run_folder(tmp_path / "run", {"name": "Zürich"}).open().add({"a": ONES}, step=1)
+    saved = json.loads((tmp_path / "run" / MARKER).read_text(encoding="utf-8"))
+    assert saved["owner"] == {"name": "Zürich"}
+    assert saved["notes"] == {"step": 1}
+    assert [file["name"] for file in saved["files"]] == ["a"]

@@ -1,0 +1,167 @@
+"""Results as text for a terminal and as HTML for a notebook: aligned, wrapped, and escaped."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tagtrace._table import WIDTH, Described, Table
+
+HOSTILE = ["<script>alert(1)</script>", "<img src=x onerror='x'>", '"><b>', "a & b", "</td></table>", "\x00\ud800<"]
+
+
+@dataclass(frozen=True)
+class Report(Described):
+    """A line, then a table, then a line."""
+
+    parts: tuple[str | Table, ...]
+
+    def describe(self) -> list[str | Table]:
+        return list(self.parts)
+
+
+class Reader(HTMLParser):
+    """The tags of a page and the text of its cells."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.cells: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag in ("td", "th", "caption", "p"):
+            self.cells.append("")
+            assert {name for name, _ in attrs} <= {"scope"}
+        elif tag == "br":
+            self.cells[-1] += "\n"
+
+    def handle_data(self, data: str) -> None:
+        self.cells[-1] += data
+
+
+def lines_of(table: Table) -> list[str]:
+    return table.text().split("\n")
+
+
+def test_columns_are_aligned() -> None:
+    table = Table("fruit", ("name", "count", "note"), (("apple", "3", "x"), ("fig", "12", "")), ("count",))
+    assert lines_of(table) == [
+        "fruit",
+        "name   count  note",
+        "-----  -----  ----",
+        "apple      3  x",
+        "fig       12",
+    ]
+
+
+def test_a_table_without_a_title_or_rows() -> None:
+    assert lines_of(Table("", ("a", "bb"), ())) == ["a  bb", "-  --"]
+    assert "caption" not in Table("", ("a",), ()).html()
+
+
+def test_a_cell_with_several_lines() -> None:
+    table = Table(
+        "", ("name", "text", "count"), (("a", "one\ntwo three\n\nfour", "7"), ("b", "five", "12")), ("count",)
+    )
+    assert lines_of(table)[2:] == [
+        "a     one            7",
+        "      two three",
+        "",
+        "      four",
+        "b     five          12",
+    ]
+
+
+def test_long_cells_are_wrapped_between_words() -> None:
+    words = [f"word{number}" for number in range(60)]
+    table = Table("", ("name", "text"), (("a", " ".join(words)), ("b", "short")), ())
+    lines = lines_of(table)
+    assert max(map(len, lines)) <= WIDTH
+    assert len(lines) > 5
+    assert " ".join(line[6:].strip() for line in lines[2:-1]).split() == words
+    assert lines[2].startswith("a     word0")
+    assert all(line.startswith("      ") for line in lines[3:-1])
+    assert lines[-1] == "b     short"
+
+
+def test_only_wide_columns_are_narrowed() -> None:
+    table = Table("", ("short", "long", "longer"), (("12345", "b " * 60, "c " * 100),), ())
+    rule = lines_of(table)[1].split("  ")
+    assert len(rule[0]) == len("12345")
+    assert sum(map(len, rule)) + 4 == WIDTH
+    assert abs(len(rule[1]) - len(rule[2])) <= 1
+
+
+def test_a_word_longer_than_a_line_is_broken() -> None:
+    lines = lines_of(Table("", ("text",), (("x" * 250,),), ()))
+    assert [len(line) for line in lines[2:]] == [WIDTH, WIDTH, 250 - 2 * WIDTH]
+
+
+def test_many_columns_keep_a_width_that_can_be_read() -> None:
+    table = Table("", tuple(f"column {number}" for number in range(12)), (("some words here " * 3,) * 12,), ())
+    assert {len(part) for part in lines_of(table)[1].split("  ")} == {12}
+
+
+def test_indents_of_cells_are_kept() -> None:
+    assert lines_of(Table("", ("", "n"), (("all", "3"), ("  ORG", "2")), ("n",)))[2:] == ["all    3", "  ORG  2"]
+
+
+@given(st.lists(st.tuples(st.text("ab \n", max_size=200), st.text("01", max_size=9)), max_size=4))
+def test_no_line_is_too_long_and_no_word_is_lost(rows: list[tuple[str, str]]) -> None:
+    table = Table("title", ("text", "number"), tuple(rows), ("number",))
+    text = table.text()
+    assert max(map(len, text.split("\n"))) <= WIDTH
+    assert all(len(line) == len(line.rstrip()) for line in text.split("\n"))
+    body = "".join(text.split("\n")[3:])
+    letters = "".join(cell for row in rows for cell in row)
+    assert sorted(re.sub(r"\s", "", body)) == sorted(re.sub(r"\s", "", letters))
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_cells_titles_and_lines_are_escaped(hostile: str) -> None:
+    table = Table(hostile, (hostile, "b"), ((hostile, "x"), (f"one\n{hostile}", "y")), ("b",))
+    page = Report((hostile, table))._repr_html_()
+    reader = Reader(page)
+    expected = [
+        "div",
+        "p",
+        "table",
+        "caption",
+        "thead",
+        "tr",
+        "th",
+        "th",
+        "tbody",
+        "tr",
+        "td",
+        "td",
+        "tr",
+        "td",
+        "br",
+        "td",
+    ]
+    assert reader.tags == expected
+    shown = hostile.replace("\x00", "\ufffd").replace("\ud800", "\ufffd")
+    assert reader.cells == [shown, shown, shown, "b", shown, "x", f"one\n{shown}", "y"]
+    page.encode("utf-8")
+
+
+def test_a_result_prints_its_lines_and_tables_in_order() -> None:
+    table = Table("fruit", ("name",), (("fig",),))
+    report = Report(("first", table, "last"))
+    assert str(report) == f"first\n{table.text()}\nlast"
+    assert f"{report}" == str(report)
+    assert report._repr_html_() == f'<div class="tagtrace"><p>first</p>{table.html()}<p>last</p></div>'
+
+
+def test_a_result_must_describe_itself() -> None:
+    with pytest.raises(TypeError, match="describe"):
+        type("Silent", (Described,), {})()
