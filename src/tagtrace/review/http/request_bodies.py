@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tagtrace.review.decisions.decide import Wish
+from tagtrace.review.decisions.decide import DecisionRequest
 
 Text = Annotated[str, Field(max_length=10_000)]
 Name = Annotated[str, Field(max_length=200)]
@@ -35,9 +35,9 @@ class DecisionBody(Body):
     key: Name | None = None
     """A unique string. A decision that is sent twice with the same key is made once."""
 
-    def wish(self, key: str | None = None) -> Wish:
+    def request(self, key: str | None = None) -> DecisionRequest:
         values: dict[str, Any] = {**dict(self), "note": self.note or "", "key": self.key or key}
-        return Wish(**values)
+        return DecisionRequest(**values)
 
 
 class BulkBody(Body):
@@ -46,9 +46,9 @@ class BulkBody(Body):
     decisions: Annotated[list[DecisionBody], Field(min_length=1, max_length=MAX_TOGETHER)]
     key: Name | None = None
 
-    def wishes(self) -> list[Wish]:
+    def requests(self) -> list[DecisionRequest]:
         keys = [None if self.key is None else f"{self.key}#{number}" for number in range(len(self.decisions))]
-        return [one.wish(key) for one, key in zip(self.decisions, keys, strict=True)]
+        return [one.request(key) for one, key in zip(self.decisions, keys, strict=True)]
 
 
 class TurnBody(Body):

@@ -34,7 +34,7 @@ def deciding_routes(review: Review) -> APIRouter:
         summary="Make a decision; the response is sent when it is on disk",
     )
     def decide(body: DecisionBody, reviewer: ReviewerHeader = None) -> Answer:
-        (row,) = decisions.decide(reviewer_of(review, reviewer), [body.wish()])
+        (row,) = decisions.decide(reviewer_of(review, reviewer), [body.request()])
         with decisions.reading() as ledger:
             place = ledger.place_of(row)
             found = {
@@ -54,7 +54,7 @@ def deciding_routes(review: Review) -> APIRouter:
         summary="Make many decisions together, all or none",
     )
     def bulk(body: BulkBody, reviewer: ReviewerHeader = None) -> Answer:
-        rows = decisions.decide(reviewer_of(review, reviewer), body.wishes())
+        rows = decisions.decide(reviewer_of(review, reviewer), body.requests())
         with decisions.reading() as ledger:
             conflicts = sum(ledger.has_conflict(ledger.place_of(row), row.sentence_number) for row in rows)
             found = {"ids": [row.id for row in rows], "version": ledger.last, "conflicts": conflicts}
