@@ -1,6 +1,6 @@
-"""A browser and an open project for the whole session; a server and a database of decisions for each test.
+"""A browser, a project and an open project for the whole session; a server and a database of decisions for each test.
 
-What these need is imported when a test asks for it: where it is not installed, only the tests of the page are skipped.
+Optional packages are imported when a fixture is used: if they are missing, only the tests that need them are skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,30 @@ from tagtrace.review import Review, open_review
 
 if TYPE_CHECKING:
     from tests.review.browser import Browser
+    from tests.review.made import Client
     from tests.review.page import Site
+
+
+@pytest.fixture
+def ada(tmp_path: Path) -> Iterator[Client]:
+    """A client of the light project in ``tmp_path``."""
+    made = pytest.importorskip("tests.review.made")
+    review = made.light_review(tmp_path)
+    yield made.Client(review)
+    review.close()
+
+
+@pytest.fixture
+def bob(ada: Client) -> Client:
+    """Another browser that uses the same server."""
+    return type(ada)(ada.review, "B%C3%B6b")
+
+
+@pytest.fixture(scope="session")
+def project_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with data, a tagger, an index and an audit."""
+    made = pytest.importorskip("tests.review.made")
+    return made.make_project(tmp_path_factory.mktemp("project")).folder
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +51,7 @@ def session_browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(session_browser: Browser) -> Browser:
-    """The browser with a window of the usual size, nothing stored and nothing logged."""
+    """The browser with a window of the usual size and an empty log."""
     session_browser.resize(1440, 900)
     session_browser.scheme("light")
     session_browser.complaints()
@@ -37,7 +60,7 @@ def browser(session_browser: Browser) -> Browser:
 
 @pytest.fixture(scope="session")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Review]:
-    """The project of the page's tests, open, its held-out data predicted and its curvature worked out."""
+    """The open project of the tests of the page, with its held-out data predicted and its curvature computed."""
     project = pytest.importorskip("tests.review.page_project")
     folder = tmp_path_factory.mktemp("opened") / "match reports"
     folder.mkdir()

@@ -1,14 +1,15 @@
-"""Small invented projects: one with a tagger and an index, and a light one of text and findings alone."""
+"""Small invented projects: one with a tagger and an index, and a light one with only data and findings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from fastapi.testclient import TestClient
 
-from tagtrace.data import LabelSet, read_corpus
+from tagtrace.data import LabelSet, Sentence, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.findings import Finding, find_patterns, write_findings
 from tagtrace.index import IndexOptions, build_index
@@ -18,12 +19,12 @@ from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, new_tagger, s
 
 LABELS = LabelSet(("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG"), "iob2")
 NUM_SENTENCES = 40
-"""Of the light project, all alike but for their numbers."""
+"""Number of sentences of the light project, which only differ in their numbers."""
 ADDRESS = "http://127.0.0.1:8321"
 
 
 def write_light(folder: Path, num_sentences: int = NUM_SENTENCES) -> Path:
-    """Sentences ``Club<n> beat New Delft Town .``, a document each ten; odd bytes that an export must keep."""
+    """Sentences ``Club<n> beat New Delft Town .``, ten per document, with unusual bytes that an export must keep."""
     lines = list[str]()
     for number in range(num_sentences):
         if number % 10 == 0:
@@ -34,10 +35,10 @@ def write_light(folder: Path, num_sentences: int = NUM_SENTENCES) -> Path:
     return path
 
 
-def light_findings(texts: TrainingData) -> list[Finding]:
-    """A finding a sentence: the club is an ORG; and in each fifth sentence a second one, ``Delft Town`` is a LOC."""
+def light_findings(sentences: Sequence[Sentence]) -> list[Finding]:
+    """One finding per sentence: the club is an ORG. In every fifth sentence a second one: ``Delft Town`` is a LOC."""
     found = list[Finding]()
-    for number, sentence in enumerate(texts.sentences):
+    for number, sentence in enumerate(sentences):
         wanted = [(0, 1, ("B-ORG",))] + ([(2, 5, ("O", "B-LOC", "I-LOC"))] if number % 5 == 0 else [])
         for start, stop, proposed in wanted:
             found.append(Finding(
@@ -48,22 +49,21 @@ def light_findings(texts: TrainingData) -> list[Finding]:
     return found
 
 
-def light_texts(folder: Path) -> TrainingData:
+def light_data(folder: Path) -> TrainingData:
     corpus = read_corpus(folder / "train.conll")
-    found = light_findings(TrainingData(corpus, LABELS))
-    return TrainingData(corpus, LABELS, findings=found, audit="made")
+    return TrainingData(corpus, LABELS, findings=light_findings(corpus.sentences), audit="made")
 
 
 def light_review(folder: Path, reviewer: str = "ada") -> Review:
     """A project without a model, as every process opens it."""
     if not (folder / "train.conll").exists():
         write_light(folder)
-    decisions = Decisions(light_texts(folder), Store(folder / "decisions.sqlite"))
+    decisions = Decisions(light_data(folder), Store(folder / "decisions.sqlite"))
     return Review("light", reviewer, decisions, folder / "export")
 
 
 class Client:
-    """A browser's part of the contract: the header that every POST needs."""
+    """A client of the JSON API that sends the header which every POST needs."""
 
     def __init__(self, review: Review, reviewer: str | None = None, **app: Any) -> None:
         self.review = review
@@ -99,7 +99,7 @@ class Client:
 
 
 def make_project(folder: Path) -> ProjectFile:
-    """Invented newswire with planted errors as the findings, a small tagger and its index."""
+    """Invented newswire whose planted errors are the findings, a small tagger and its index."""
     corpus = generate(num_documents=30, random_share=0.05)
     write_invented(corpus, folder / "data")
     train = read_corpus(folder / "data" / "train.conll")

@@ -1,4 +1,4 @@
-"""Markup in every text of a project, shown by the real server in a real browser: nothing of it comes alive."""
+"""Markup in every text of a project, shown by the real server in a real browser, is never interpreted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOSTILE = (
 )
 """Tokens that are markup, to be shown as they are."""
 TYPE = "<img/src=x/onerror=window.__xss=1>"
-"""A label type: training data may name their labels as they like."""
+"""A label type; training data can use any names."""
 STRANGE = (
     "script:not([src^='/static/']), iframe, img, main svg, object, embed, form[action], "
     "[onerror], [onload], [onfocus], [onclick], a[href^='javascript:']"
@@ -112,7 +112,7 @@ def test_markup_everywhere_is_shown_as_text(hostile: Site) -> None:
 
 
 @pytest.mark.parametrize("view", ["errors", "findings", "why"])
-def test_markup_stays_text_whatever_is_done(hostile: Site, view: str) -> None:
+def test_markup_stays_text_after_every_action(hostile: Site, view: str) -> None:
     browser = hostile.browser
     error = hostile.api().get("errors")["items"][0]
     queries = {"why": {name: error[name] for name in ("sentence", "start", "stop")}, "findings": {"status": "all"}}

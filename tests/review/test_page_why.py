@@ -94,7 +94,7 @@ def test_the_whole_path(site: Site) -> None:
 
 
 def without_curvature(opened: Review, folder: Path) -> Review:
-    """The project as it is before any curvature is worked out."""
+    """The project before any curvature is computed."""
     review = with_own_decisions(opened, folder)
     model = review.the_model()
     model.explainers = Explainers(model.index)
@@ -109,7 +109,7 @@ def seconds_shown(browser: Browser) -> bool:
     return re.fullmatch(r"\d+\.\d\d s", browser.text("#why-shown")) is not None
 
 
-def test_why_answers_before_the_curvature_is_worked_out(browser: Browser, opened: Review, tmp_path: Path) -> None:
+def test_why_answers_before_the_curvature_is_computed(browser: Browser, opened: Review, tmp_path: Path) -> None:
     with serving(browser, without_curvature(opened, tmp_path)) as site:
         site.faults.held = "/api/jobs/"
         site.open(f"{WHY}&curvature=dense")
@@ -121,9 +121,7 @@ def test_why_answers_before_the_curvature_is_worked_out(browser: Browser, opened
         assert all("wait=false" in path for path in asked_why(site))
 
 
-def test_an_answer_that_is_worked_on_does_not_change_by_itself(
-    browser: Browser, opened: Review, tmp_path: Path
-) -> None:
+def test_an_answer_in_use_does_not_change_by_itself(browser: Browser, opened: Review, tmp_path: Path) -> None:
     with serving(browser, without_curvature(opened, tmp_path)) as site:
         site.faults.held = "/api/jobs/"
         site.open(f"{WHY}&curvature=dense")

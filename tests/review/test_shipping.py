@@ -1,4 +1,4 @@
-"""The files of the page: what they may contain, and that they are installed, as the experiments' configurations are."""
+"""What the files of the page may contain, and that a wheel contains them and the experiments' configurations."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_modules_are_short() -> None:
 
 
 @pytest.mark.skipif(find_spec("hatchling") is None, reason="hatchling is not installed: no wheel can be built offline")
-def test_a_wheel_has_files_that_are_no_code_in_it(tmp_path: Path) -> None:
+def test_a_wheel_contains_the_files_that_are_not_code(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")

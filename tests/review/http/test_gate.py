@@ -1,4 +1,4 @@
-"""Who is answered, what a browser is told to allow, and how much is read."""
+"""The security checks on requests, the headers of responses and the limits on sizes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,6 @@ from tests.review.made import Client, light_review
 
 DECISION = {"rank": 1, "sentence_number": 0, "start": 0, "stop": 1, "action": "accept"}
 TOKEN = "a-token-of-the-server"
-
-
-@pytest.fixture
-def ada(tmp_path: Path) -> Iterator[Client]:
-    review = light_review(tmp_path)
-    yield Client(review)
-    review.close()
 
 
 def post(client: Client, headers: dict[str, str], path: str = "/api/decisions", body: bytes | None = None) -> Any:
@@ -93,7 +86,7 @@ def test_this_machine_is_answered(ada: Client, host: str) -> None:
     ],
 )
 def test_other_names_are_not(ada: Client, host: str) -> None:
-    """A page at evil.example may let its name point here."""
+    """A page at evil.example can make its name resolve to this machine."""
     for path in ("/", "/api/project", "/static/core/api.js"):
         assert ada.http.get(path, headers={"Host": host}).status_code == 421
     if host:
@@ -168,7 +161,7 @@ def test_bodies_are_limited(ada: Client) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff", b'{"action":"accept"}', b"1" * 5000]
 )
-def test_bodies_that_are_no_decision(ada: Client, body: bytes) -> None:
+def test_bodies_that_are_not_a_decision(ada: Client, body: bytes) -> None:
     refused(ada, post(ada, {}, body=body), 400)
 
 
@@ -189,7 +182,7 @@ def test_no_file_is_named_by_its_path(ada: Client, name: str) -> None:
 
 
 def status_of(client: Client, path: str) -> int:
-    """The status of the answer to exactly this path, which a client library would tidy up."""
+    """The status of the response to exactly this path, which a client library would normalise."""
     sent = list[MutableMapping[str, Any]]()
 
     async def receive() -> MutableMapping[str, Any]:
@@ -211,7 +204,7 @@ def test_files_are_not_sent_twice(ada: Client) -> None:
 
 
 def test_the_files_of_the_page_are_kept_by_the_browser(ada: Client) -> None:
-    """Under an address of this version, which the page names and modules find each other by."""
+    """They have addresses with the version in them, which the page and the modules use."""
     names = re.findall(r'(?:src|href)="(/static/[^"]+)"', ada.http.get("/findings").text)
     assert len(names) > 30
     (folder,) = {"/".join(name.split("/")[:3]) for name in names}
@@ -238,12 +231,12 @@ def test_names_of_reviewers(ada: Client, name: str) -> None:
 
 
 def test_text_is_sent_as_json_and_never_in_the_page(tmp_path: Path) -> None:
-    """Training text may hold HTML."""
+    """Training text can contain HTML."""
     bad = "<script>alert(1)</script>"
     (tmp_path / "train.conll").write_text(f"{bad}\tB-X\n")
     corpus = read_corpus(tmp_path / "train.conll")
-    texts = TrainingData(corpus, LabelSet.from_sentences(corpus.sentences, "iob2"))
-    ada = Client(Review(bad, bad, Decisions(texts, Store(tmp_path / "d.sqlite")), tmp_path / "export"))
+    data = TrainingData(corpus, LabelSet.from_sentences(corpus.sentences, "iob2"))
+    ada = Client(Review(bad, bad, Decisions(data, Store(tmp_path / "d.sqlite")), tmp_path / "export"))
     for path in ("/", f"/why?sentence={bad}", f"/errors?text={bad}"):
         assert "alert(1)" not in ada.http.get(path).text
     for path in ("/api/project", f"/api/why?sentence={bad}&start=0&stop=1", f"/api/findings?status={bad}"):

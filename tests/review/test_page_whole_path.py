@@ -1,6 +1,7 @@
-"""The whole path in a real browser with the real server: filter, ask why, suppose, decide, undo, reload, export.
+"""The whole path in a real browser with the real command: filter, why, what if, decide, undo, reload, export.
 
-The project is the demo's, made smaller; ``TAGTRACE_DEMO=folder`` takes (a copy of) what ``tagtrace demo`` made there.
+The project is a smaller version of the demo. With ``TAGTRACE_DEMO=folder``, it is a copy of that folder, which
+``tagtrace demo`` made.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from tests.review.made import make_project
 COMMAND = (sys.executable, "-c", "from tagtrace.cli import main; main()", "review")
 
 
-class Site:
-    """``tagtrace review`` on a project, in a process of its own."""
+class CommandSite:
+    """``tagtrace review`` with a project, in a process of its own."""
 
     def __init__(self, folder: Path, browser: Browser) -> None:
         self.folder, self.browser = folder, browser
@@ -41,7 +42,7 @@ class Site:
         found = None
         while found is None:
             line = self.process.stdout.readline()
-            assert line, "the server stopped before it said where it is"
+            assert line, "the server stopped before it printed its address"
             found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
         self.url, self.port = found[0], int(found[1])
 
@@ -54,12 +55,12 @@ class Site:
             return json.load(answer)
 
     def progress(self, **counts: int) -> None:
-        """Wait until the server counts so many."""
+        """Wait until the server reports these numbers."""
         self.browser.wait(lambda: counts.items() <= self.get("project")["progress"].items(), str(counts))
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandSite]:
     browser = Browser()
     folder = tmp_path_factory.mktemp("made") / "project"
     if demo := os.environ.get("TAGTRACE_DEMO"):
@@ -68,14 +69,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     else:
         folder.mkdir()
         make_project(folder)
-    made = Site(folder, browser)
+    made = CommandSite(folder, browser)
     yield made
     made.kill()
     browser.quit()
 
 
 def with_labels(content: bytes, line: int, labels: list[str]) -> bytes:
-    """The file with other labels in its last column, from a line on (the first is 1)."""
+    """The file with other labels in its last column, starting at a line (counted from 1)."""
     lines = content.split(b"\n")
     for offset, label in enumerate(labels):
         at = line - 1 + offset
@@ -83,7 +84,7 @@ def with_labels(content: bytes, line: int, labels: list[str]) -> bytes:
     return b"\n".join(lines)
 
 
-def test_from_an_error_to_the_corrected_file(site: Site) -> None:
+def test_from_an_error_to_the_corrected_file(site: CommandSite) -> None:
     browser = site.browser
     browser.wait(lambda: site.get("project")["has"]["errors"], "the predictions")
     browser.open(f"{site.url}errors")
@@ -128,7 +129,7 @@ def test_from_an_error_to_the_corrected_file(site: Site) -> None:
     assert not browser.complaints()
 
 
-def test_a_killed_server_comes_back_and_nothing_is_lost(site: Site) -> None:
+def test_a_killed_server_comes_back_and_nothing_is_lost(site: CommandSite) -> None:
     browser = site.browser
     before = site.get("project")["progress"]
     browser.open(f"{site.url}findings")
@@ -141,7 +142,7 @@ def test_a_killed_server_comes_back_and_nothing_is_lost(site: Site) -> None:
     browser.wait(lambda: not browser.text("#banner"), "the banner to go")
 
 
-def test_two_browsers_see_each_other(site: Site) -> None:
+def test_two_browsers_see_each_other(site: CommandSite) -> None:
     one, other = site.browser, Browser()
     try:
         for browser in (one, other):
@@ -154,7 +155,7 @@ def test_two_browsers_see_each_other(site: Site) -> None:
         other.run("document.activeElement.blur()")
         other.run(
             "window.held = window.fetch; window.fetch = () => new Promise(() => {})"
-        )  # it sees nothing for a while
+        )  # it gets no news for a while
         one.press("a")
         one.wait(lambda: site.get("findings/6")["status"] == "accepted", "one decision")
         other.run("window.fetch = window.held")
@@ -174,7 +175,7 @@ def test_two_browsers_see_each_other(site: Site) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_serious_accessibility_violation_on_real_data(site: Site, scheme: str) -> None:
+def test_no_serious_accessibility_violation_on_real_data(site: CommandSite, scheme: str) -> None:
     browser = site.browser
     browser.scheme(scheme)
     error = site.get("errors")["items"][0]
