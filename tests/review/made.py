@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from fastapi.testclient import TestClient
 
-from tagtrace.data import LabelSet, Sentence, read_corpus
+from tagtrace.data import Corpus, LabelSet, Sentence, read_corpus
 from tagtrace.data.invented import generate, write_invented
-from tagtrace.findings import Finding, find_patterns, write_findings
-from tagtrace.index import IndexOptions, build_index
+from tagtrace.findings import Finding, Pattern, find_patterns, write_findings
+from tagtrace.index import Index, IndexOptions, build_index
 from tagtrace.review import Decisions, ProjectFile, Review, Store, TrainingData, write_project_file
 from tagtrace.review.http.app import make_app
 from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, new_tagger, save_tagger, train_tagger
@@ -98,18 +98,29 @@ class Client:
         return self.get("project")["progress"]
 
 
+def train_and_index(folder: Path, train: Corpus, labels: LabelSet) -> Index:
+    """Train a small tagger and build its index, in the folders ``tagger`` and ``index``."""
+    torch.manual_seed(0)
+    tagger = new_tagger(Lexical(LexicalOptions(buckets=512, width=8, hidden=8)), labels)
+    train_tagger(tagger, train.sentences, (), TrainOptions(epochs=2, batch_size=16, learning_rate=2e-2))
+    save_tagger(tagger, folder / "tagger")
+    options = IndexOptions(dtype="float32", l2=3.0, tolerance=1e-4)
+    return build_index(tagger, train, folder / "index", options, tagger_path=folder / "tagger")
+
+
+def write_audit(folder: Path, findings: Sequence[Finding], patterns: Sequence[Pattern]) -> None:
+    folder.mkdir()
+    write_findings(findings, folder / "findings.jsonl")
+    (folder / "patterns.jsonl").write_text("".join(f"{one.to_json()}\n" for one in patterns))
+
+
 def make_project(folder: Path) -> ProjectFile:
     """Invented newswire whose planted errors are the findings, a small tagger and its index."""
     corpus = generate(num_documents=30, random_share=0.05)
     write_invented(corpus, folder / "data")
     train = read_corpus(folder / "data" / "train.conll")
     labels = LabelSet.from_sentences(read_corpus(folder / "data" / "train_true.conll").sentences, "iob2")
-    torch.manual_seed(0)
-    tagger = new_tagger(Lexical(LexicalOptions(buckets=512, width=8, hidden=8)), labels)
-    train_tagger(tagger, train.sentences, (), TrainOptions(epochs=2, batch_size=16, learning_rate=2e-2))
-    save_tagger(tagger, folder / "tagger")
-    options = IndexOptions(dtype="float32", l2=3.0, tolerance=1e-4)
-    index = build_index(tagger, train, folder / "index", options, tagger_path=folder / "tagger")
+    index = train_and_index(folder, train, labels)
     sentences = {sentence.id: number for number, sentence in enumerate(train.sentences)}
     findings = list[Finding]()
     for rank, error in enumerate(corpus.errors, start=1):
@@ -120,9 +131,7 @@ def make_project(folder: Path) -> ProjectFile:
             sentence.tokens[error.stop : error.stop + 3], error.planted_labels, error.true_labels, 1.0, 0.9,
         ))  # fmt: skip
     patterns, findings = find_patterns(index, findings)
-    (folder / "audit").mkdir()
-    write_findings(findings, folder / "audit" / "findings.jsonl")
-    (folder / "audit" / "patterns.jsonl").write_text("".join(f"{one.to_json()}\n" for one in patterns))
+    write_audit(folder / "audit", findings, patterns)
     return write_project_file(
         folder, index=folder / "index", data=folder / "data" / "train.conll", dev=folder / "data" / "dev.conll",
         audit=folder / "audit",

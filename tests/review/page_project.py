@@ -17,13 +17,10 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import torch
-
 from tagtrace.data import LabelSet, Sentence, read_corpus
-from tagtrace.findings import Finding, GroupEffect, Pattern, TrustedFit, write_findings
-from tagtrace.index import IndexOptions, build_index
+from tagtrace.findings import Finding, GroupEffect, Pattern, TrustedFit
 from tagtrace.review import Decisions, ProjectFile, Review, Store, TrainingData, write_project_file
-from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, new_tagger, save_tagger, train_tagger
+from tests.review.made import train_and_index, write_audit
 
 TYPES = ("LOC", "MISC", "ORG", "PER")
 LABELS = LabelSet(("O", *(f"{prefix}-{name}" for name in TYPES for prefix in "BI")), "iob2")
@@ -122,12 +119,6 @@ def many_occurrences(folder: Path) -> Review:
     return Review("many", "ada", decisions, folder / "export")
 
 
-def write_audit(folder: Path, findings: Sequence[Finding], patterns: Sequence[Pattern]) -> None:
-    folder.mkdir()
-    write_findings(findings, folder / "findings.jsonl")
-    (folder / "patterns.jsonl").write_text("".join(f"{one.to_json()}\n" for one in patterns))
-
-
 def make_page_project(folder: Path) -> ProjectFile:
     """Write the data, train a tagger, build its index and write the audit."""
     write_jsonl(folder / "train.jsonl", train_sentences())
@@ -141,12 +132,7 @@ def make_page_project(folder: Path) -> ProjectFile:
 def build(folder: Path, labels: LabelSet) -> Sequence[Sentence]:
     """Train a tagger on ``train.jsonl`` and build its index."""
     train = read_corpus(folder / "train.jsonl")
-    torch.manual_seed(0)
-    tagger = new_tagger(Lexical(LexicalOptions(buckets=512, width=8, hidden=8)), labels)
-    train_tagger(tagger, train.sentences, (), TrainOptions(epochs=2, batch_size=16, learning_rate=2e-2))
-    save_tagger(tagger, folder / "tagger")
-    options = IndexOptions(dtype="float32", l2=3.0, tolerance=1e-4)
-    build_index(tagger, train, folder / "index", options, tagger_path=folder / "tagger")
+    train_and_index(folder, train, labels)
     return train.sentences
 
 

@@ -14,8 +14,9 @@ from tagtrace.data import LabelSet
 from tagtrace.findings import Finding
 from tagtrace.review import Review, open_review
 from tests.review.browser import Browser, Keys
+from tests.review.made import write_audit
 from tests.review.page import Site, serving, with_own_decisions
-from tests.review.page_project import build, project_file, write_audit
+from tests.review.page_project import build, project_file
 
 HOSTILE = (
     "<script>window.__xss=1</script>",
@@ -83,7 +84,7 @@ def hostile(browser: Browser, opened_hostile: Review, tmp_path: Path) -> Iterato
 
 
 def check_inert(site: Site) -> None:
-    """Nothing ran, no element was made of text, nothing was asked for elsewhere, and no policy had to step in."""
+    """No script ran, no text became an element, nothing was requested elsewhere and no policy was violated."""
     browser = site.browser
     assert browser.run("return window.__xss === undefined")
     assert not browser.run("return [...document.querySelectorAll(arguments[0])].map((one) => one.outerHTML)", STRANGE)
@@ -132,7 +133,7 @@ def test_markup_in_an_error_is_shown_as_text(hostile: Site, text: str) -> None:
     """Errors of the server repeat what was asked."""
     browser = hostile.browser
     hostile.open("findings")
-    browser.run(  # in one go: the page writes its address anew a moment after a finding is chosen
+    browser.run(  # in one step, because the page updates its address shortly after a finding is chosen
         "history.pushState(null, '', '/findings?status=' + encodeURIComponent(arguments[0]));"
         "dispatchEvent(new PopStateEvent('popstate'))",
         text,

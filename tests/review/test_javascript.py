@@ -25,7 +25,7 @@ LOGIC = ("core/api", "core/decisions", "core/finding_store", "core/format", "cor
 
 
 def node(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run node in the root of the repository; skip the test where there is no node, or only an old one."""
+    """Run node in the root of the repository; skip the test if node is missing or too old."""
     if NODE is None:
         pytest.skip("node is not installed")
     said = subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout

@@ -15,7 +15,7 @@ from tests.review.made import Client
 
 def project_with(folder: Path, project_folder: Path, **places: Path) -> ProjectFile:
     data = project_folder / "data" / "train.conll"
-    return write_project_file(folder, index=project_folder / "index", data=data, **places)
+    return write_project_file(folder, None, index=project_folder / "index", data=data, **places)
 
 
 @pytest.mark.parametrize(

@@ -332,4 +332,4 @@ def test_the_default_for_a_large_head_is_kronecker_factors(ada: Client, monkeypa
     monkeypatch.setattr("tagtrace.review.model.model.QUICK_WORK", 1.0)
     model = ada.review.the_model()
     other = Model(model.index, model.tagger, ada.review.decisions)
-    assert other.usual == {"score": "relative", "curvature": "kronecker"}
+    assert other.defaults == {"score": "relative", "curvature": "kronecker"}

@@ -177,6 +177,6 @@ def describe(review: Review, reviewer: str) -> dict[str, Any]:
         "scores": list(SCORES),
         "curvatures": list(CURVATURES),
         "kinds": list(KINDS),
-        "asking": {"score": "cosine", "curvature": "identity"} if review.model is None else review.model.usual,
+        "asking": {"score": "cosine", "curvature": "identity"} if review.model is None else review.model.defaults,
         **state,
     }

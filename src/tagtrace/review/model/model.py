@@ -57,7 +57,7 @@ class Model:
 
     def start(self) -> None:
         """Predict the held-out data and prepare the default explanations, in a thread of its own."""
-        _ = self.usual  # so that no request has to compute it
+        _ = self.defaults  # so that no request has to compute it
         self._thread.start()
 
     def stop(self) -> None:
@@ -76,12 +76,12 @@ class Model:
         if self.held is not None:
             self.held.work()
         with suppress(TagtraceError):  # so that the first explanation of the user is fast too
-            for curvature, score in (("identity", "cosine"), (self.usual["curvature"], self.usual["score"])):
+            for curvature, score in (("identity", "cosine"), (self.defaults["curvature"], self.defaults["score"])):
                 if not self._is_stopped:
                     self.prepare(curvature, score)
 
     @cached_property
-    def usual(self) -> dict[str, str]:
+    def defaults(self) -> dict[str, str]:
         """The default score and curvature, which answer within a second.
 
         ``relative`` with the exact Hessian needs P^2 multiply-adds for each segment on its shortlist, and N P^2 to
