@@ -141,7 +141,7 @@ def summary(taken: Sequence[float]) -> dict[str, float]:
 
 def routes(review: Review, client: Client) -> dict[str, Callable[[int], Any]]:
     """The requests by name; their argument is the number of the request."""
-    findings = review.texts.findings
+    findings = review.data.findings
     errors = json.loads(client.ask("/api/errors?limit=1000"))["items"]
     words = [one.text for one in findings]
     usual = json.loads(client.ask("/api/project"))["asking"]
@@ -170,7 +170,7 @@ def routes(review: Review, client: Client) -> dict[str, Callable[[int], Any]]:
 
     return {
         "GET /": lambda _: client.ask("/"),
-        "GET /static/api.js": lambda _: client.ask("/static/api.js"),
+        "GET /static/core/api.js": lambda _: client.ask("/static/core/api.js"),
         "GET project": lambda _: get("project"),
         "GET findings, 50": lambda number: get("findings", offset=number * 50, limit=50),
         "GET findings, text": lambda number: get("findings", text=words[number], status="open"),

@@ -108,7 +108,7 @@ class Browser:
     def axe(self) -> list[str]:
         """Serious accessibility violations of what is shown."""
         if not AXE.is_file():
-            pytest.skip("no axe-core: npm install --prefix tests/review axe-core, or AXE_CORE=.../axe.min.js")
+            pytest.skip("axe-core is not installed: npm install --prefix tests/review, or set AXE_CORE=.../axe.min.js")
         if not self.run("return Boolean(window.axe)"):
             self.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE.read_text(encoding="utf-8")})
         found = self.driver.execute_async_script(

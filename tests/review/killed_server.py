@@ -3,7 +3,7 @@
     python -m tests.review.killed_server FOLDER
 
 prints its process id and port. Everything is imported once and each server is a fork, so that starting one takes
-milliseconds: what serves is the whole application under uvicorn, with the file of decisions opened anew.
+milliseconds: what serves is the whole application under uvicorn, with the database of decisions opened again.
 """
 
 from __future__ import annotations

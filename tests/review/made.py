@@ -1,29 +1,30 @@
-"""Small invented projects: one with a tagger and an index, and a light one of text and findings alone."""
+"""Small invented projects: one with a tagger and an index, and a light one with only data and findings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from fastapi.testclient import TestClient
 
-from tagtrace.data import LabelSet, read_corpus
+from tagtrace.data import Corpus, LabelSet, Sentence, read_corpus
 from tagtrace.data.invented import generate, write_invented
-from tagtrace.findings import Finding, find_patterns, write_findings
-from tagtrace.index import IndexOptions, build_index
-from tagtrace.review import Decisions, ProjectFile, Review, Store, Texts, write_project_file
+from tagtrace.findings import Finding, Pattern, find_patterns, write_findings
+from tagtrace.index import Index, IndexOptions, build_index
+from tagtrace.review import Decisions, ProjectFile, Review, Store, TrainingData, write_project_file
 from tagtrace.review.http.app import make_app
 from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, new_tagger, save_tagger, train_tagger
 
 LABELS = LabelSet(("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG"), "iob2")
 NUM_SENTENCES = 40
-"""Of the light project, all alike but for their numbers."""
+"""Number of sentences of the light project, which only differ in their numbers."""
 ADDRESS = "http://127.0.0.1:8321"
 
 
 def write_light(folder: Path, num_sentences: int = NUM_SENTENCES) -> Path:
-    """Sentences ``Club<n> beat New Delft Town .``, a document each ten; odd bytes that an export must keep."""
+    """Sentences ``Club<n> beat New Delft Town .``, ten per document, with unusual bytes that an export must keep."""
     lines = list[str]()
     for number in range(num_sentences):
         if number % 10 == 0:
@@ -34,10 +35,10 @@ def write_light(folder: Path, num_sentences: int = NUM_SENTENCES) -> Path:
     return path
 
 
-def light_findings(texts: Texts) -> list[Finding]:
-    """A finding a sentence: the club is an ORG; and in each fifth sentence a second one, ``Delft Town`` is a LOC."""
+def light_findings(sentences: Sequence[Sentence]) -> list[Finding]:
+    """One finding per sentence: the club is an ORG. In every fifth sentence a second one: ``Delft Town`` is a LOC."""
     found = list[Finding]()
-    for number, sentence in enumerate(texts.sentences):
+    for number, sentence in enumerate(sentences):
         wanted = [(0, 1, ("B-ORG",))] + ([(2, 5, ("O", "B-LOC", "I-LOC"))] if number % 5 == 0 else [])
         for start, stop, proposed in wanted:
             found.append(Finding(
@@ -48,22 +49,21 @@ def light_findings(texts: Texts) -> list[Finding]:
     return found
 
 
-def light_texts(folder: Path) -> Texts:
+def light_data(folder: Path) -> TrainingData:
     corpus = read_corpus(folder / "train.conll")
-    found = light_findings(Texts(corpus, LABELS))
-    return Texts(corpus, LABELS, findings=found, audit="made")
+    return TrainingData(corpus, LABELS, findings=light_findings(corpus.sentences), audit="made")
 
 
 def light_review(folder: Path, reviewer: str = "ada") -> Review:
     """A project without a model, as every process opens it."""
     if not (folder / "train.conll").exists():
         write_light(folder)
-    decisions = Decisions(light_texts(folder), Store(folder / "decisions.sqlite"))
+    decisions = Decisions(light_data(folder), Store(folder / "decisions.sqlite"))
     return Review("light", reviewer, decisions, folder / "export")
 
 
 class Client:
-    """A browser's part of the contract: the header that every POST needs."""
+    """A client of the JSON API that sends the header which every POST needs."""
 
     def __init__(self, review: Review, reviewer: str | None = None, **app: Any) -> None:
         self.review = review
@@ -83,7 +83,7 @@ class Client:
         return response.json()
 
     def decide(self, rank: int, action: str = "accept", status: int | None = None, **more: Any) -> Any:
-        one = self.review.texts.by_rank[rank]
+        one = self.review.data.by_rank[rank]
         body = {
             "rank": rank,
             "sentence_number": one.sentence_number,
@@ -98,18 +98,29 @@ class Client:
         return self.get("project")["progress"]
 
 
-def make_project(folder: Path) -> ProjectFile:
-    """Invented newswire with planted errors as the findings, a small tagger and its index."""
-    corpus = generate(num_documents=30, random_share=0.05)
-    write_invented(corpus, folder / "data")
-    train = read_corpus(folder / "data" / "train.conll")
-    labels = LabelSet.from_sentences(read_corpus(folder / "data" / "train_true.conll").sentences, "iob2")
+def train_and_index(folder: Path, train: Corpus, labels: LabelSet) -> Index:
+    """Train a small tagger and build its index, in the folders ``tagger`` and ``index``."""
     torch.manual_seed(0)
     tagger = new_tagger(Lexical(LexicalOptions(buckets=512, width=8, hidden=8)), labels)
     train_tagger(tagger, train.sentences, (), TrainOptions(epochs=2, batch_size=16, learning_rate=2e-2))
     save_tagger(tagger, folder / "tagger")
     options = IndexOptions(dtype="float32", l2=3.0, tolerance=1e-4)
-    index = build_index(tagger, train, folder / "index", options, tagger_path=folder / "tagger")
+    return build_index(tagger, train, folder / "index", options, tagger_path=folder / "tagger")
+
+
+def write_audit(folder: Path, findings: Sequence[Finding], patterns: Sequence[Pattern]) -> None:
+    folder.mkdir()
+    write_findings(findings, folder / "findings.jsonl")
+    (folder / "patterns.jsonl").write_text("".join(f"{one.to_json()}\n" for one in patterns))
+
+
+def make_project(folder: Path) -> ProjectFile:
+    """Invented newswire whose planted errors are the findings, a small tagger and its index."""
+    corpus = generate(num_documents=30, random_share=0.05)
+    write_invented(corpus, folder / "data")
+    train = read_corpus(folder / "data" / "train.conll")
+    labels = LabelSet.from_sentences(read_corpus(folder / "data" / "train_true.conll").sentences, "iob2")
+    index = train_and_index(folder, train, labels)
     sentences = {sentence.id: number for number, sentence in enumerate(train.sentences)}
     findings = list[Finding]()
     for rank, error in enumerate(corpus.errors, start=1):
@@ -120,9 +131,7 @@ def make_project(folder: Path) -> ProjectFile:
             sentence.tokens[error.stop : error.stop + 3], error.planted_labels, error.true_labels, 1.0, 0.9,
         ))  # fmt: skip
     patterns, findings = find_patterns(index, findings)
-    (folder / "audit").mkdir()
-    write_findings(findings, folder / "audit" / "findings.jsonl")
-    (folder / "audit" / "patterns.jsonl").write_text("".join(f"{one.to_json()}\n" for one in patterns))
+    write_audit(folder / "audit", findings, patterns)
     return write_project_file(
         folder, index=folder / "index", data=folder / "data" / "train.conll", dev=folder / "data" / "dev.conll",
         audit=folder / "audit",

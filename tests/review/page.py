@@ -1,24 +1,154 @@
-"""The review page in a browser, served by the stand-in; what its tests share."""
+"""The review page in a browser, served by the real application: what the tests of the page share."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
+import threading
+import time
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from pathlib import Path
 from typing import Any
 
-from tests.review.browser import Browser
-from tests.review.fake_server import Fake, serve
+import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-WHY = "why?sentence=dev-0&start=5&stop=7"
+from tagtrace.review import Decision, Decisions, Review, Store
+from tagtrace.review.http.app import make_app
+from tagtrace.review.http.serve import listen
+from tests.review.browser import Browser
+
+
+def with_own_decisions(opened: Review, folder: Path) -> Review:
+    """The same open project with a new database of decisions in a folder."""
+    folder.mkdir(exist_ok=True)
+    decisions = Decisions(opened.data, Store(folder / "decisions.sqlite"))
+    model = copy(opened.the_model())
+    model.decisions = decisions
+    return Review(opened.name, "ada", decisions, folder / "export", model)
+
+
+class Faults:
+    """The real application with a network in front of it that records requests, holds them back or loses answers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.asked: list[str] = []
+        """Paths of GET requests to the API, with their query."""
+        self.num_lost = 0
+        """How many of the next POST requests are carried out but answered with an error 503."""
+        self.num_cut = 0
+        """How many of the next POST requests are carried out and answered, but the connection breaks in the answer."""
+        self.held = ""
+        """A part of the address: requests whose address contains it wait until this is empty again."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        address = f"{scope['path']}?{scope['query_string'].decode()}"
+        if scope["method"] == "GET" and address.startswith("/api/"):
+            self.asked.append(address)
+        while self.held and self.held in address:
+            await asyncio.sleep(0.01)
+        if scope["method"] == "POST" and self.num_lost:
+            self.num_lost -= 1
+            await self.app(scope, receive, _lost)
+            await send({"type": "http.response.start", "status": 503, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body"})
+        elif scope["method"] == "POST" and self.num_cut:
+            self.num_cut -= 1
+            await self.app(scope, receive, _cut(send))
+        else:
+            await self.app(scope, receive, send)
+
+
+async def _lost(_: Message) -> None:
+    """Nobody hears it."""
+
+
+def _cut(send: Send) -> Send:
+    """Send the first half of each answer only; the server then closes the connection."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            body = message.get("body", b"")
+            message = {"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True}
+        await send(message)
+
+    return sending
+
+
+class Server:
+    """An application under uvicorn, in a thread of its own, at 127.0.0.1."""
+
+    def __init__(self, app: ASGIApp, port: int = 0) -> None:
+        sock = listen("127.0.0.1", port)
+        self.port: int = sock.getsockname()[1]
+        config = uvicorn.Config(app, log_level="critical", access_log=False, ws="none", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [sock]}, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            assert self._thread.is_alive(), "the server did not start"
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+class Api:
+    """A client of the JSON API over HTTP, for example another reviewer."""
+
+    def __init__(self, url: str, review: Review, reviewer: str) -> None:
+        self.url, self.review = url, review
+        csrf = review.decisions.store.setting("csrf", "")
+        self.headers = {"X-Tagtrace": csrf, "X-Reviewer": reviewer, "Content-Type": "application/json"}
+
+    def get(self, path: str) -> Any:
+        return self._ask(urllib.request.Request(f"{self.url}/api/{path}", headers=self.headers))
+
+    def post(self, path: str, body: Any) -> Any:
+        content = json.dumps(body).encode()
+        return self._ask(urllib.request.Request(f"{self.url}/api/{path}", content, self.headers))
+
+    def _ask(self, request: urllib.request.Request) -> Any:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def decide(self, rank: int, action: str, **more: Any) -> Any:
+        one = self.review.data.by_rank[rank]
+        place = {"sentence_number": one.sentence_number, "start": one.start, "stop": one.stop}
+        return self.post("decisions", {"rank": rank, **place, "action": action, **more})
+
+    def job(self, body: Any) -> Any:
+        """The result of a job."""
+        number = self.post("jobs", body)["job"]
+        while (job := self.get(f"jobs/{number}"))["state"] == "running":
+            time.sleep(0.02)
+        return job["result"]
 
 
 class Site:
     """A server with the page open in a browser."""
 
-    def __init__(self, browser: Browser, fake: Fake) -> None:
-        self.browser, self.fake, self.server = browser, fake, serve(fake)
-        self.port = self.server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+    def __init__(self, browser: Browser, review: Review) -> None:
+        self.browser = browser
+        self.start(review)
+
+    def start(self, review: Review, port: int = 0) -> None:
+        self.review, self.faults = review, Faults(make_app(review))
+        self.server = Server(self.faults, port)
+        self.url = f"http://127.0.0.1:{self.server.port}"
+
+    def stop(self) -> None:
+        """Stop the server, which closes the project."""
+        self.server.stop()
 
     def open(self, path: str = "findings") -> None:
         self.browser.open(f"{self.url}/{path}")
@@ -27,15 +157,21 @@ class Site:
         self.browser.wait(lambda: self.browser.texts(ready), ready)
         self.browser.wait(lambda: self.browser.run("return document.activeElement !== document.body"), "focus")
 
-    def stop(self) -> None:
-        self.fake.is_gone = True
-        self.server.shutdown()
-        self.server.server_close()
+    def api(self, reviewer: str = "ada") -> Api:
+        return Api(self.url, self.review, reviewer)
 
-    def decisions(self, number: int) -> list[dict[str, Any]]:
-        """The decisions, once there are so many."""
-        self.browser.wait(lambda: len(self.fake.rows) >= number, f"{number} decisions")
-        return self.fake.rows
+    @property
+    def rows(self) -> list[Decision]:
+        """The decisions in the database; undoing one is a row of its own and is left out."""
+        return [row for row in self.review.decisions.store.after(0) if row.undoes is None]
+
+    def decisions(self, number: int) -> list[Decision]:
+        """The decisions, once there are at least so many."""
+        self.browser.wait(lambda: len(self.rows) >= number, f"{number} decisions")
+        return self.rows
+
+    def num_undone(self) -> int:
+        return sum(row["undone"] for row in self.api().get("history")["items"])
 
     @property
     def rank(self) -> str:
@@ -43,24 +179,13 @@ class Site:
         return found[1] if found else ""
 
 
-def browsers() -> Iterator[Browser]:
-    """For a fixture: one browser for a module."""
-    browser = Browser()
-    yield browser
-    browser.quit()
-
-
-def renewed(browser: Browser) -> Browser:
-    """As a test expects it."""
-    browser.resize(1440, 900)
-    browser.scheme("light")
-    browser.complaints()
-    return browser
-
-
-def sites(browser: Browser, fake: Fake | None = None) -> Iterator[Site]:
-    """For a fixture: a server of its own for a test."""
-    site = Site(browser, fake or Fake())
-    yield site
-    site.stop()
-    browser.open("about:blank")
+@contextmanager
+def serving(browser: Browser, review: Review) -> Iterator[Site]:
+    """A site for one test."""
+    site = Site(browser, review)
+    try:
+        yield site
+    finally:
+        site.faults.held = ""
+        browser.open("about:blank")
+        site.stop()

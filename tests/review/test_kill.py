@@ -77,7 +77,7 @@ def test_no_acknowledged_decision_is_lost(tmp_path: Path) -> None:
     csrf = review.decisions.store.setting("csrf", "a secret")
     places = [
         {"rank": one.rank, "sentence_number": one.sentence_number, "start": one.start, "stop": one.stop}
-        for one in review.texts.findings
+        for one in review.data.findings
     ]
     review.close()
     reviewers = [Reviewer("ada", csrf, places), Reviewer("bob", csrf, places)]

@@ -1,67 +1,12 @@
-"""The review page for those who zoom, listen or prefer the dark, and with hostile text, against the stand-in."""
+"""The review page for those who zoom, use a screen reader or prefer dark colours."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.review.browser import Browser, Keys
-from tests.review.fake_server import HOSTILE, Fake
-from tests.review.page import WHY, Site, browsers, renewed, sites
-
-
-@pytest.fixture(scope="module", name="shared_browser")
-def _shared_browser() -> Iterator[Browser]:
-    yield from browsers()
-
-
-@pytest.fixture(name="browser")
-def _browser(shared_browser: Browser) -> Browser:
-    return renewed(shared_browser)
-
-
-@pytest.fixture(name="site")
-def _site(browser: Browser) -> Iterator[Site]:
-    yield from sites(browser)
-
-
-HOSTILE_PAGES = ("errors", "findings?status=all", "why?sentence=dev-0&start=1&stop=3")
-
-
-def test_hostile_text_is_inert(browser: Browser) -> None:
-    site = Site(browser, Fake(60, hostile=True))
-    try:
-        for path in HOSTILE_PAGES:
-            site.open(path)
-            for key in ("h", "j", "a", "x", "v", "o"):
-                browser.press(key)
-            browser.wait(lambda: not browser.run("return document.querySelector('[aria-busy]')"), "an answer")
-            assert browser.run("return window.__xss === undefined"), path
-            shown = browser.text("main")
-            assert all(token in shown for token in HOSTILE[1:3]), path
-            strange = (
-                "script:not([src^='/static/']), iframe, img, main svg, object, embed, [onerror], [onload], [onfocus]"
-            )
-            assert not browser.run("return document.querySelectorAll(arguments[0]).length", strange)
-            assert not browser.run("return document.querySelectorAll('a[href^=\"javascript:\"]').length")
-            asked = browser.run("return performance.getEntriesByType('resource').map((one) => one.name)")
-            assert all(name.startswith(site.url) for name in asked)
-            assert not browser.complaints()
-    finally:
-        site.stop()
-        browser.open("about:blank")
-
-
-def test_hostile_addresses_are_inert(site: Site) -> None:
-    browser = site.browser
-    for name in ("text", "pair", "target", "sentence", "document", "pattern"):
-        for view in ("errors", "findings", "why"):
-            browser.open(
-                f"{site.url}/{view}?{name}=%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__xss%3D1%3E&start=1&stop=2"
-            )
-            browser.wait(lambda: browser.text("#project-name") == "invented newswire", "the page")
-            assert browser.run("return window.__xss === undefined && !document.querySelector('img')")
+from tests.review.browser import Keys
+from tests.review.page import Site
+from tests.review.page_project import WHY
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -72,7 +17,7 @@ def test_no_serious_accessibility_violation(site: Site, scheme: str) -> None:
         site.open(path)
         assert browser.axe() == [], path
     browser.press("x")
-    browser.sees("#what-if-answer", "35.0 %")
+    browser.wait(lambda: browser.texts("#what-if-answer tbody tr"), "the prediction")
     browser.press("h")
     assert browser.axe() == [], "what if and history"
     site.open("findings?status=all")
@@ -131,16 +76,16 @@ def test_focus_and_roles_for_screen_readers(site: Site) -> None:
     assert browser.run("return document.activeElement.getAttribute('aria-posinset')") == "3"
     assert browser.run("return document.activeElement.getAttribute('aria-selected')") == "true"
     named = browser.run("return document.activeElement.innerText")
-    assert all(word in named for word in ("#3", "Winnow United", "LOC", "ORG", "open")), (
+    assert all(word in named for word in ("#3", "Winnow003 United", "LOC", "ORG", "open")), (
         "labels are written, not only coloured"
     )
     browser.press("a")
-    browser.sees("#message", "Finding 3 accepted. Next: Northbridge United")
+    browser.sees("#message", "Finding 3 accepted. Next: Northbridge004 United")
     browser.press("?")
     browser.run("document.querySelector('#use-keys').click()")
     browser.press(Keys.ESCAPE)
     browser.press("a", "r")
     browser.press(Keys.ARROW_DOWN)
     browser.wait(lambda: site.rank == "5", "an arrow key still moves")
-    assert len(site.fake.rows) == 1, "single keys can be turned off"
+    assert len(site.rows) == 1, "single keys can be turned off"
     browser.run("localStorage.clear()")

@@ -1,26 +1,26 @@
-"""Review: a local page to see why, decide, and export corrected data.
+"""Review: a local page that explains predictions, records decisions on findings and exports the corrected data.
 
-``app`` and ``serving`` need the extra ``review``; the rest does without it.
+Only the modules in ``http`` need the packages of the extra ``review``.
 """
 
 from tagtrace.review.decisions.database import Decision, Store
-from tagtrace.review.decisions.decide import Decisions, Wish
+from tagtrace.review.decisions.decide import DecisionRequest, Decisions
 from tagtrace.review.decisions.export import Exported, Imported, export, import_log
 from tagtrace.review.open_page import review_project
 from tagtrace.review.project import ProjectFile, read_project_file, write_project_file
 from tagtrace.review.review import Review, open_review
-from tagtrace.review.training_data import Texts
+from tagtrace.review.training_data import TrainingData
 
 __all__ = [
     "Decision",
+    "DecisionRequest",
     "Decisions",
     "Exported",
     "Imported",
     "ProjectFile",
     "Review",
     "Store",
-    "Texts",
-    "Wish",
+    "TrainingData",
     "export",
     "import_log",
     "open_review",

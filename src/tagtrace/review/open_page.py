@@ -1,4 +1,4 @@
-"""Open the review page of a project, and serve it until it is stopped."""
+"""Open the review page of a project and serve it until it is stopped."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def review_project(
 ) -> None:
     """Serve the review page of the project in ``folder`` until Ctrl-C.
 
-    A folder without ``project.json`` becomes a project of ``index``, ``data`` and perhaps ``dev`` and ``audit``.
-    ``tagger`` is the folder of the index's tagger (default: where it was). An address that other machines can reach
-    needs ``allow_remote``, and clients then need the token in the address. ``show`` is told the address, ``note`` what
-    is being done.
+    If the folder has no ``project.json``, one is written for ``index`` and ``data`` and, optionally, ``dev`` and
+    ``audit``. ``tagger`` is the folder of the index's tagger, if it was moved. An address that other machines can reach
+    needs ``allow_remote``; clients then need the token in the address. ``show`` is called with the address, ``note``
+    with each step.
     """
     for package in ("fastapi", "uvicorn"):
         if find_spec(package) is None:
@@ -51,38 +51,36 @@ def review_project(
     file, is_new = _project(Path(folder), places, reading)
     if tagger is not None:
         file = replace(file, tagger=Path(tagger))
-    with serve.listen(host, port) as listening:  # before anything is begun in the background
+    with serve.listen(host, port) as listening:  # before anything is started in the background
         opened = open_review(file, reviewer or _login(), say=note)
         if is_new:
             kept = places if tagger is None else {**places, "tagger": Path(tagger)}
             write_project_file(folder, reading, **kept)
-        texts = opened.texts
-        show(f"{file.name}: {len(texts.findings):,} findings in {len(texts.sentences):,} sentences")
+        reviewed = opened.data
+        show(f"{file.name}: {len(reviewed.findings):,} findings in {len(reviewed.sentences):,} sentences")
         with suppress(KeyboardInterrupt):
             serve.serve(
                 opened, host, port, allow_remote=allow_remote, browser=browser, listening=listening,
                 say=lambda url: show(f"open {url}   (Ctrl-C stops)"),
             )  # fmt: skip
-    note(f"stopped; every decision is in {file.decisions}")
+    note(f"stopped; all decisions are saved in {file.decisions}")
 
 
 def _project(folder: Path, places: dict[str, Path], reading: ReadOptions | None) -> tuple[ProjectFile, bool]:
     """The project in the folder, or a new one, and whether it is new."""
-    if (folder / MARKER).exists():
-        if places:
-            name = next(iter(places))
-            raise OptionError(f"{folder / MARKER} already says where the {name} is; leave it out, or edit the file")
-        return read_project_file(folder), False
+    if places and (folder / MARKER).exists():
+        name = next(iter(places))
+        raise OptionError(f"{folder / MARKER}: this project already has its {name}; leave it out, or edit the file")
     if not {"index", "data"} <= places.keys():
-        raise OptionError(f"{folder}: has no {MARKER}; give an index and data (and dev, audit) once to make one")
+        return read_project_file(folder), False
     for name, place in places.items():
         if not place.exists():
-            raise OptionError(f"{place}: does not exist; give the {name} of the project")
+            raise OptionError(f"{place}: does not exist; give the path of the {name}")
     return new_project(folder, reading, **places), True
 
 
 def _login() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # no name for this user
+    except (OSError, KeyError, ImportError):  # the user has no name
         return "reviewer"

@@ -1,11 +1,11 @@
-"""The project file: where the index, the data and the audit of a review are.
+"""The project file, which says where the index, the data and the audit of a review are.
 
-A project is a folder. ``project.json`` in it names the rest, by paths relative to the folder or absolute ones:
+A project is a folder with a file ``project.json``. The paths in it are absolute or relative to the folder:
 
     {"index": "index", "data": "data/train.conll", "dev": "data/dev.conll", "audit": "audit", "reading": {}}
 
-``dev``, ``audit`` and ``tagger`` may be absent. ``reading`` holds the options of reading that differ from their
-defaults. Decisions are kept beside it in ``decisions.sqlite``, exports in ``export``.
+``dev``, ``audit`` and ``tagger`` are optional. ``reading`` has the fields of ``ReadOptions`` that differ from their
+defaults. Decisions are saved in ``decisions.sqlite`` in the same folder, exports in the folder ``export``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OPTIONAL = ("dev", "audit", "tagger")
 
 @dataclass(frozen=True)
 class ProjectFile:
-    """What ``project.json`` says, with paths as they can be opened."""
+    """The content of ``project.json``, with paths that can be opened."""
 
     folder: Path
     index: Path
@@ -36,12 +36,12 @@ class ProjectFile:
     dev: Path | None = None
     audit: Path | None = None
     tagger: Path | None = None
-    """Where the index's tagger is, if not where it was when the index was built."""
+    """Folder of the index's tagger, if it was moved after the index was built."""
     reading: ReadOptions = field(default_factory=ReadOptions)
 
     def __post_init__(self) -> None:
         if self.data.resolve().parent == self.export.resolve():
-            raise OptionError(f"{self.data}: lies where the export is written; move it out of {self.export}")
+            raise OptionError(f"{self.data}: the export would overwrite this file; move it out of {self.export}")
 
     @property
     def decisions(self) -> Path:
@@ -49,7 +49,7 @@ class ProjectFile:
 
     @property
     def export(self) -> Path:
-        """The folder of exports."""
+        """The folder that exports are written to."""
         return self.folder / "export"
 
     @property
@@ -58,23 +58,21 @@ class ProjectFile:
 
 
 def read_project_file(folder: str | Path) -> ProjectFile:
-    """The project in a folder; an error says what its file lacks."""
+    """Read and check the project file of a folder."""
     path = Path(folder) / MARKER
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise OptionError(
-            f"{folder}: has no {MARKER}; give an index and data (and dev, audit) once to make one"
-        ) from None
+        raise OptionError(f"{folder}: has no {MARKER}; give the index and the data to create a project") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise OptionError(f"{path}: cannot be read as JSON ({error}); mend or delete it") from None
+        raise OptionError(f"{path}: cannot be read as JSON ({error}); correct or delete it") from None
     return _checked(path, saved)
 
 
 def write_project_file(folder: str | Path, reading: ReadOptions | None = None, **places: Path | None) -> ProjectFile:
-    """Make a project of ``index``, ``data`` and perhaps ``dev``, ``audit`` and ``tagger``.
+    """Write the project file for ``index`` and ``data`` and, optionally, ``dev``, ``audit`` and ``tagger``.
 
-    Paths inside the folder are written relative to it, so that the folder can be moved; others as absolute ones.
+    Paths inside the folder are written relative to it, so that the folder can be moved; all others are absolute.
     """
     path, saved = Path(folder) / MARKER, _saved(Path(folder), reading, places)
     found = _checked(path, saved)
@@ -84,7 +82,7 @@ def write_project_file(folder: str | Path, reading: ReadOptions | None = None, *
 
 
 def new_project(folder: str | Path, reading: ReadOptions | None = None, **places: Path | None) -> ProjectFile:
-    """The project that ``write_project_file`` would make; nothing is written."""
+    """The project that ``write_project_file`` would create, without writing it."""
     return _checked(Path(folder) / MARKER, _saved(Path(folder), reading, places))
 
 
@@ -97,12 +95,12 @@ def _saved(folder: Path, reading: ReadOptions | None, places: Mapping[str, Path 
 
 def _checked(path: Path, saved: Any) -> ProjectFile:
     if not isinstance(saved, dict):
-        raise OptionError(f"{path}: expected a JSON object with the keys index and data; mend or delete it")
+        raise OptionError(f"{path}: expected a JSON object with the keys index and data; correct or delete it")
     unknown = [name for name in saved if name not in (*REQUIRED, *OPTIONAL, "reading")]
     missing = [name for name in REQUIRED if not saved.get(name)]
     if unknown or missing:
         what = f"the key {missing[0]!r} is missing" if missing else f"the key {unknown[0]!r} is unknown"
-        raise OptionError(f"{path}: {what}; expected index, data and perhaps dev, audit, tagger, reading")
+        raise OptionError(f"{path}: {what}; expected index and data, and optionally dev, audit, tagger and reading")
     places = {name: saved[name] for name in (*REQUIRED, *OPTIONAL) if saved.get(name) is not None}
     for name, place in places.items():
         if not isinstance(place, str):
@@ -114,7 +112,7 @@ def _checked(path: Path, saved: Any) -> ProjectFile:
 def _reading(path: Path, saved: Any) -> ReadOptions:
     known = asdict(ReadOptions())
     if not isinstance(saved, Mapping) or any(name not in known for name in saved):
-        raise OptionError(f"{path}: reading must hold options of reading only: {', '.join(known)}")
+        raise OptionError(f"{path}: reading must be an object with keys among {', '.join(known)}")
     return ReadOptions(**{str(name): value for name, value in saved.items()})
 
 

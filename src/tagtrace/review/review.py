@@ -1,4 +1,4 @@
-"""Opening a project: everything the page needs, loaded once."""
+"""Open a project: load everything that the page needs."""
 
 from __future__ import annotations
 
@@ -14,44 +14,46 @@ from tagtrace.index import open_index
 from tagtrace.review.decisions.database import Store
 from tagtrace.review.decisions.decide import Decisions
 from tagtrace.review.model.jobs import Jobs
-from tagtrace.review.model.mispredictions import Held
+from tagtrace.review.model.mispredictions import HeldOut
 from tagtrace.review.model.model import Model
 from tagtrace.review.project import ProjectFile
-from tagtrace.review.training_data import Texts
+from tagtrace.review.training_data import TrainingData
 from tagtrace.tagger import Tagger
 
 
 @dataclass
 class Review:
-    """An open project: what the routes work on."""
+    """An open project, which the routes of the web server use."""
 
     name: str
     reviewer: str
-    """Who decides, where a request does not say."""
+    """The reviewer of requests that do not name one."""
     decisions: Decisions
     export: Path
+    """The folder that exports are written to."""
     model: Model | None = None
     note: str | None = None
-    """What could not be loaded."""
+    """What could not be loaded, and why."""
     jobs: Jobs = field(default_factory=Jobs)
     exporting: threading.Lock = field(default_factory=threading.Lock)
+    """Held while an export is written."""
 
     @property
-    def texts(self) -> Texts:
-        return self.decisions.texts
+    def data(self) -> TrainingData:
+        return self.decisions.data
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> HeldOut | None:
         return None if self.model is None else self.model.held
 
     def the_model(self) -> Model:
         if self.model is None:
-            raise TagtraceError("this project has no index to ask")
+            raise TagtraceError("this project has no index, so predictions cannot be explained; open it with an index")
         return self.model
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is still being worked out that nobody can stop."""
+        """Whether a computation is running that cannot be stopped."""
         return self.jobs.is_busy or (self.model is not None and self.model.is_busy)
 
     def close(self) -> None:
@@ -64,9 +66,9 @@ class Review:
 def open_review(
     file: ProjectFile, reviewer: str, tagger: Tagger | None = None, say: Callable[[str], None] = lambda _: None
 ) -> Review:
-    """Read the project's data and findings, open its index and begin to predict its held-out data.
+    """Open a project's index, data and audit, and start to predict its held-out data in the background.
 
-    ``tagger`` is the index's own, where the caller has it; ``say`` is told what is being done.
+    ``tagger`` is the index's own tagger, if the caller has it in memory. ``say`` is called with each step.
     """
     say("opening the index")
     index = open_index(file.index, verify=True)
@@ -78,22 +80,22 @@ def open_review(
     corpus = read_corpus(file.data, file.reading)
     index.check_corpus(corpus)
     audit = Audit([], [], {}) if file.audit is None else Audit.load(file.audit)
-    texts = Texts(corpus, index.labels, index.manifest.unit, audit.findings, audit.patterns, audit.fingerprint)
+    data = TrainingData(corpus, index.labels, index.manifest.unit, audit.findings, audit.patterns, audit.fingerprint)
     held, note = _held(file, tagger)
-    texts.prepare()
-    file.folder.mkdir(parents=True, exist_ok=True)  # of a new project, whose parts could all be opened
-    decisions = Decisions(texts, Store(file.decisions))
+    data.prepare()
+    file.folder.mkdir(parents=True, exist_ok=True)  # a new project gets its folder once all its parts could be opened
+    decisions = Decisions(data, Store(file.decisions))
     model = Model(index, tagger, decisions, held)
     model.start()
     return Review(file.name, reviewer, decisions, file.export, model, note)
 
 
-def _held(file: ProjectFile, tagger: Tagger) -> tuple[Held | None, str | None]:
-    """The held-out data, or why there is none."""
+def _held(file: ProjectFile, tagger: Tagger) -> tuple[HeldOut | None, str | None]:
+    """The held-out data; if it cannot be used, None and the reason."""
     if file.dev is None:
         return None, None
     try:
-        return Held(tagger, read_corpus(file.dev, file.reading)), None
+        return HeldOut(tagger, read_corpus(file.dev, file.reading)), None
     except NoLabelsError:
         return None, f"{file.dev.name} has no labels, so there are no mispredictions to show"
     except DataError as error:

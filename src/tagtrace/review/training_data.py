@@ -1,4 +1,4 @@
-"""The training data that is reviewed and the findings about it, with what looks them up."""
+"""The training data that is reviewed and its findings, with indexes to look them up."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tagtrace.findings.finding import Finding
 from tagtrace.findings.patterns.pattern import Pattern
 
 AROUND = 8
-"""Tokens shown before and after a segment."""
+"""Number of tokens shown before and after a segment."""
 
-Segment = tuple[int, int, int]
-"""A sentence's number and tokens start:stop of it."""
+SegmentKey = tuple[int, int, int]
+"""The number of a sentence, and the tokens start:stop in it."""
 
 
-class Texts:
-    """The sentences of the training data in the order of the index, and the findings about them."""
+class TrainingData:
+    """The sentences of the training data in the order of the index, and the findings in them."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class Texts:
         self.findings = sorted(findings, key=lambda one: one.rank)
         self.patterns = list(patterns)
         self.audit = audit
-        """The fingerprint of the findings: ranks of another audit name other findings."""
+        """The fingerprint of the findings; a rank is only valid together with it."""
         self.by_rank = {one.rank: one for one in self.findings}
-        self.rank_at: dict[Segment, int] = {}
+        self.rank_at: dict[SegmentKey, int] = {}
         self.by_sentence_number: dict[int, list[Finding]] = {}
         for one in self.findings:
             self._check(one)
@@ -50,20 +50,20 @@ class Texts:
         inside = slice(one.start, one.stop)
         if sentence is None or sentence.tokens[inside] != one.tokens or sentence.labels[inside] != one.given:
             raise DataError(
-                f"finding {one.rank} ({one.sentence} {one.start}:{one.stop}) is not about {self.corpus.path}; "
+                f"finding {one.rank} ({one.sentence} {one.start}:{one.stop}) does not match {self.corpus.path}; "
                 "audit this data again"
             )
 
     @cached_property
     def number_of(self) -> dict[str, int]:
-        """The sentence with an id (the first, where several have it)."""
+        """The number of each sentence, by id; if several sentences have the same id, the first one counts."""
         found: dict[str, int] = {}
         for number, sentence in enumerate(self.sentences):
             found.setdefault(sentence.id, number)
         return found
 
     def prepare(self) -> None:
-        """Make the lookups now that requests would wait for."""
+        """Compute the indexes now, so that no request has to wait for them."""
         _ = self.number_of, self.searched, self._places, self.num_tokens
 
     @cached_property
@@ -72,59 +72,62 @@ class Texts:
 
     @cached_property
     def searched(self) -> dict[int, str]:
-        """By rank, the sentence of each finding in lower case."""
-        texts = {number: lowered(self.sentences[number]) for number in self.by_sentence_number}
-        return {one.rank: texts[one.sentence_number] for one in self.findings}
+        """The text of each finding's sentence in lower case, by rank."""
+        data = {number: lowered(self.sentences[number]) for number in self.by_sentence_number}
+        return {one.rank: data[one.sentence_number] for one in self.findings}
 
-    def overlapping(self, segment: Segment) -> list[Finding]:
+    def overlapping(self, segment: SegmentKey) -> list[Finding]:
         """The findings that share a token with a segment."""
         number, start, stop = segment
         return [one for one in self.by_sentence_number.get(number, ()) if one.start < stop and start < one.stop]
 
     @cached_property
     def _places(self) -> dict[tuple[str, str], list[tuple[int, int]]]:
-        """Where each token has each label."""
+        """The (sentence number, token number) of each pair of token and label."""
         found: dict[tuple[str, str], list[tuple[int, int]]] = {}
         for number, sentence in enumerate(self.sentences):
             for place, pair in enumerate(zip(sentence.tokens, sentence.labels, strict=True)):
                 found.setdefault(pair, []).append((number, place))
         return found
 
-    def occurrences(self, segment: Segment) -> list[Segment]:
-        """Other places with the same tokens and the same labels; a segment that goes on beyond is another one."""
+    def occurrences(self, segment: SegmentKey) -> list[SegmentKey]:
+        """Other segments with the same tokens and labels.
+
+        A segment whose entity continues after it only matches segments whose entity continues too.
+        """
         sentence_number, start, stop = segment
-        tokens, labels, goes_on = self._seen(sentence_number, start, stop)
+        tokens, labels, continues = self._content(sentence_number, start, stop)
         rarest = min(range(stop - start), key=lambda t: len(self._places[tokens[t], labels[t]]))
-        if stop - start == 1 and (labels == ("O",) or self.labels.scheme != "iob2"):  # may be very many
+        if stop - start == 1 and (labels == ("O",) or self.labels.scheme != "iob2"):  # there can be very many
             return [
                 (number, place, place + 1)
                 for number, place in self._places[tokens[0], labels[0]]
                 if (number, place) != (sentence_number, start)
             ]
-        found: list[Segment] = []
+        found: list[SegmentKey] = []
         for number, place in self._places[tokens[rarest], labels[rarest]]:
             first = place - rarest
             last = first + stop - start
             if first < 0 or last > len(self.sentences[number]) or (number, first) == (sentence_number, start):
                 continue
-            if self._seen(number, first, last) == (tokens, labels, goes_on):
+            if self._content(number, first, last) == (tokens, labels, continues):
                 found.append((number, first, last))
         return found
 
-    def _seen(self, sentence_number: int, start: int, stop: int) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-        """Tokens and labels of a segment, and whether a labelled segment goes on after it."""
+    def _content(self, sentence_number: int, start: int, stop: int) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+        """The tokens and labels of a segment, and whether its entity continues after it."""
         one = self.sentences[sentence_number]
-        goes_on = self.labels.scheme == "iob2" and stop < len(one) and one.labels[stop].startswith("I-")
-        return one.tokens[start:stop], one.labels[start:stop], goes_on
+        continues = self.labels.scheme == "iob2" and stop < len(one) and one.labels[stop].startswith("I-")
+        return one.tokens[start:stop], one.labels[start:stop], continues
 
 
 def lowered(sentence: Sentence) -> str:
-    """The text of a sentence to search in."""
+    """The text of a sentence in lower case, for searching."""
     return " ".join(sentence.tokens).lower()
 
 
 def context(sentence: Sentence, start: int, stop: int) -> dict[str, list[str]]:
-    """The tokens of a segment, and a few on both sides."""
+    """The tokens of a segment, and a few tokens before and after it."""
     return {
         "before": list(sentence.tokens[max(start - AROUND, 0) : start]),
         "tokens": list(sentence.tokens[start:stop]),

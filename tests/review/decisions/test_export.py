@@ -1,4 +1,4 @@
-"""The export changes the decided labels and nothing else, and its log repeats it elsewhere."""
+"""The export changes only the decided labels, and its log makes the same changes elsewhere."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ import pytest
 
 from tagtrace.data import LabelSet, ReadOptions, read_corpus, write_corpus
 from tagtrace.findings.fix import read_changes, replay
-from tagtrace.review import Decisions, Review, Store, Texts
+from tagtrace.review import Decisions, Review, Store, TrainingData
 from tests.review.made import Client, light_review, write_light
 
 
-@pytest.fixture
-def ada(tmp_path: Path) -> Client:
-    return Client(light_review(tmp_path))
-
-
 def export(client: Client) -> tuple[bytes, int]:
-    """What was written, and the number of labels that are said to be changed."""
+    """The exported data, and the reported number of changed labels."""
     answer = client.post("export")
     assert answer["files"] == ["export/train.conll", "export/changes.jsonl"]
     assert client.http.get("/api/export/data").content == (client.review.export / "train.conll").read_bytes()
@@ -28,7 +23,7 @@ def export(client: Client) -> tuple[bytes, int]:
 
 
 def decide_some(client: Client) -> bytes:
-    """Decisions of every kind; returns the bytes that they should lead to, written by hand."""
+    """Make decisions of every kind; returns the data that they should lead to, written by hand."""
     client.decide(1)  # Club0 is an ORG
     client.decide(2)  # New | Delft Town is a LOC
     client.decide(3, "reject")
@@ -38,7 +33,7 @@ def decide_some(client: Client) -> bytes:
     client.decide(6, "relabel", labels=["O"])  # Club4
     client.decide(7)
     client.decide(7, "reopen")
-    # Delft alone is a LOC: what is left of the segment stands by itself
+    # Delft alone is a LOC: the rest of the segment becomes a segment of its own
     client.post("decisions", {"sentence_number": 7, "start": 3, "stop": 4, "action": "relabel", "labels": ["B-LOC"]})
     expected = (client.review.export.parent / "train.conll").read_bytes()
     sentence = b"Club%d\t%s\r\nbeat\tO\r\nNew  %s\r\nDelft\t%s\r\nTown\t%s\r\n"
@@ -95,13 +90,13 @@ def import_log(client: Client, log: str, status: int = 200) -> dict[str, object]
     headers = {**client.headers, "Content-Type": "application/x-ndjson"}
     response = client.http.post("/api/import", content=log.encode(), headers=headers)
     assert response.status_code == status, response.text
-    assert client.post("import", {"log": log}, status) is not None  # the other way to send it
+    assert client.post("import", {"log": log}, status) is not None  # the log can also be sent as JSON
     return response.json()
 
 
 @pytest.mark.parametrize("name", ["train.conll", "copy.conll"])
 def test_the_log_is_imported_elsewhere(ada: Client, tmp_path: Path, name: str) -> None:
-    """In a file with another name no sentence has the ids of the log."""
+    """In a file with another name, no sentence has an id of the log."""
     decide_some(ada)
     found, _ = export(ada)
     log = (tmp_path / "export" / "changes.jsonl").read_text()
@@ -111,8 +106,8 @@ def test_the_log_is_imported_elsewhere(ada: Client, tmp_path: Path, name: str) -
     if name != "train.conll":
         (other / "train.conll").rename(other / name)
         corpus = read_corpus(other / name)
-        texts = Texts(corpus, LabelSet.from_sentences(corpus.sentences, "iob2"))
-        cleo = Client(Review("copy", "cleo", Decisions(texts, Store(other / "d.sqlite")), other / "export"))
+        data = TrainingData(corpus, LabelSet.from_sentences(corpus.sentences, "iob2"))
+        cleo = Client(Review("copy", "cleo", Decisions(data, Store(other / "d.sqlite")), other / "export"))
     else:
         cleo = Client(light_review(other, "cleo"))
     assert import_log(cleo, log) == {"imported": 4, "skipped": 0, "reasons": []}
@@ -120,6 +115,7 @@ def test_the_log_is_imported_elsewhere(ada: Client, tmp_path: Path, name: str) -
     assert (other / "export" / name).read_bytes() == found
     again = import_log(cleo, log)
     assert (again["imported"], again["skipped"]) == (0, 4)
+    assert "line 1: already decided" in str(again["reasons"])
     assert cleo.post("undo")["undone"] == 4  # imported together
     if name == "train.conll":
         cleo.post("redo")
@@ -127,8 +123,8 @@ def test_the_log_is_imported_elsewhere(ada: Client, tmp_path: Path, name: str) -
         assert cleo.get("findings/6")["decided"]["action"] == "relabel"
 
 
-def test_changes_that_go_on_from_each_other_are_imported(ada: Client, tmp_path: Path) -> None:
-    """One segment that two reviewers made: the log has a change of each, in the order of their findings."""
+def test_changes_that_continue_each_other_are_imported(ada: Client, tmp_path: Path) -> None:
+    """Two reviewers decided on parts of one segment: the log has a change of each, in the order of the findings."""
     bob = Client(ada.review, "bob")
     ada.post("decisions", {"sentence_number": 0, "start": 5, "stop": 6, "action": "relabel", "labels": ["B-LOC"]})
     ada.decide(2, "relabel", start=2, stop=5, labels=["O", "O", "B-LOC"])
@@ -144,7 +140,7 @@ def test_changes_that_go_on_from_each_other_are_imported(ada: Client, tmp_path: 
 
 
 def test_labels_the_tagger_does_not_know_are_skipped(ada: Client) -> None:
-    change = {"rank": 0, "sentence": ada.review.texts.sentences[0].id, "line": 3, "start": 0, "stop": 1,
+    change = {"rank": 0, "sentence": ada.review.data.sentences[0].id, "line": 3, "start": 0, "stop": 1,
               "tokens": ["Club0"], "given": ["B-LOC"], "new": ["B-ORG"], "repaired": 0}  # fmt: skip
     log = json.dumps({**change, "new": ["B-SHIP"]}) + "\n" + json.dumps(change)
     found = ada.post("import", {"log": log})
@@ -155,18 +151,20 @@ def test_labels_the_tagger_does_not_know_are_skipped(ada: Client) -> None:
 def test_a_log_of_other_data_is_skipped_with_reasons(ada: Client) -> None:
     change = {"rank": 1, "sentence": "train-0:0", "line": 3, "start": 0, "stop": 1, "tokens": ["Club0"],
               "given": ["B-LOC"], "new": ["B-ORG"], "repaired": 0}  # fmt: skip
-    sentence = ada.review.texts.sentences[0].id
+    sentence = ada.review.data.sentences[0].id
     others = [{**change, "sentence": sentence, "tokens": ["Club1"]}, {**change, "sentence": sentence, "given": ["O"]},
               {**change, "sentence": "nowhere"}, {**change, "sentence": sentence, "start": 40, "stop": 41}]  # fmt: skip
     found = import_log(ada, "".join(json.dumps(one) + "\n" for one in others))
     assert (found["imported"], found["skipped"]) == (0, 4)
-    assert "the tokens there are others" in str(found["reasons"])
+    assert "the data has different tokens there" in str(found["reasons"])
+    assert "the data has different labels there" in str(found["reasons"])
     assert "no sentence has the id 'nowhere'" in str(found["reasons"])
-    assert "line 1 of the log is no change" in str(import_log(ada, "[1, 2]", 400)["error"])
+    how = "give a log that a review exported or a fix wrote"
+    assert import_log(ada, "[1, 2]", 400)["error"] == f"line 1 of the log is not a change; {how}"
     assert ada.get("history")["total"] == 0
 
 
-def test_data_that_changed_are_not_exported(ada: Client, tmp_path: Path) -> None:
+def test_data_that_changed_is_not_exported(ada: Client, tmp_path: Path) -> None:
     ada.decide(1)
     with (tmp_path / "train.conll").open("ab") as stream:
         stream.write(b"\r\nmore\tO\r\n")
@@ -179,8 +177,8 @@ def test_json_lines_are_exported_in_their_own_format(tmp_path: Path) -> None:
             '{"tokens":["<b>&amp;</b>"],"ner_tags":[2],"id":"b"}']  # fmt: skip
     path.write_text("\n".join(rows))
     corpus = read_corpus(path, ReadOptions(labels=("O", "B-LOC", "B-ORG")))
-    texts = Texts(corpus, LabelSet(("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG"), "iob2"))
-    ada = Client(Review("rows", "ada", Decisions(texts, Store(tmp_path / "d.sqlite")), tmp_path / "export"))
+    data = TrainingData(corpus, LabelSet(("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG"), "iob2"))
+    ada = Client(Review("rows", "ada", Decisions(data, Store(tmp_path / "d.sqlite")), tmp_path / "export"))
     ada.post("decisions", {"sentence_number": 0, "start": 0, "stop": 1, "action": "relabel", "labels": ["B-ORG"]})
     body = {"sentence_number": 0, "start": 0, "stop": 2, "action": "relabel", "labels": ["B-ORG", "I-ORG"]}
     assert "no number for the label 'I-ORG'" in ada.post("decisions", body, 400)["error"]

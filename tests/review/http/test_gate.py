@@ -1,32 +1,28 @@
-"""Who is answered, what a browser is told to allow, and how much is read."""
+"""The security checks on requests, the headers of responses and the limits on sizes."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from tagtrace._checks import OptionError
 from tagtrace.data import LabelSet, read_corpus
-from tagtrace.review import Decisions, Review, Store, Texts
+from tagtrace.review import Decisions, Review, Store, TrainingData
+from tagtrace.review.http.app import make_app
 from tagtrace.review.http.gate import MAX_BODY, MAX_IMPORT
 from tagtrace.review.http.serve import address, check_host, listen
 from tests.review.made import Client, light_review
 
 DECISION = {"rank": 1, "sentence_number": 0, "start": 0, "stop": 1, "action": "accept"}
 TOKEN = "a-token-of-the-server"
-
-
-@pytest.fixture
-def ada(tmp_path: Path) -> Iterator[Client]:
-    review = light_review(tmp_path)
-    yield Client(review)
-    review.close()
 
 
 def post(client: Client, headers: dict[str, str], path: str = "/api/decisions", body: bytes | None = None) -> Any:
@@ -41,7 +37,7 @@ def refused(client: Client, response: Any, status: int) -> None:
     assert client.get("history")["total"] == 0
 
 
-PATHS = ("/", "/errors", "/why", "/findings", "/static/api.js", "/api/project", "/api/openapi.json", "/nowhere",
+PATHS = ("/", "/errors", "/why", "/findings", "/static/core/api.js", "/api/project", "/api/openapi.json", "/nowhere",
          "/api/findings/999", "/api/why?sentence=x&start=0&stop=1", "/api/findings?limit=x")  # fmt: skip
 
 
@@ -90,8 +86,8 @@ def test_this_machine_is_answered(ada: Client, host: str) -> None:
     ],
 )
 def test_other_names_are_not(ada: Client, host: str) -> None:
-    """A page at evil.example may let its name point here."""
-    for path in ("/", "/api/project", "/static/api.js"):
+    """A page at evil.example can make its name resolve to this machine."""
+    for path in ("/", "/api/project", "/static/core/api.js"):
         assert ada.http.get(path, headers={"Host": host}).status_code == 421
     if host:
         refused(ada, post(ada, {"Host": host}), 421)
@@ -113,7 +109,7 @@ def test_our_own_page_is_not(ada: Client) -> None:
 def test_the_browser_says_where_a_request_is_from(ada: Client) -> None:
     for site in ("cross-site", "same-site"):
         refused(ada, post(ada, {"Sec-Fetch-Site": site}), 403)
-        assert ada.http.get("/static/api.js", headers={"Sec-Fetch-Site": site}).status_code == 403
+        assert ada.http.get("/static/core/api.js", headers={"Sec-Fetch-Site": site}).status_code == 403
         link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
         assert ada.http.get("/findings?rank=3", headers=link).status_code == 200  # links can be sent
 
@@ -165,36 +161,60 @@ def test_bodies_are_limited(ada: Client) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff", b'{"action":"accept"}', b"1" * 5000]
 )
-def test_bodies_that_are_no_decision(ada: Client, body: bytes) -> None:
+def test_bodies_that_are_not_a_decision(ada: Client, body: bytes) -> None:
     refused(ada, post(ada, {}, body=body), 400)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["..%2fapp.py", "%2e%2e/app.py", "../app.py", "..\\app.py", "%2fetc%2fpasswd", "index.html", "nowhere.js", ""],
-)
+    [
+        "..%2fapp.py", "%2e%2e/app.py", "../app.py", "..\\app.py", "%2fetc%2fpasswd", "index.html", "nowhere.js", "",
+        "core", "core/", "api.js", "core%2f..%2f..%2freview.py", "core/../index.html", "core//api.js", "./core/api.js",
+        "views/core/api.js",
+    ],
+)  # fmt: skip
 def test_no_file_is_named_by_its_path(ada: Client, name: str) -> None:
-    assert ada.http.get(f"/static/{name}").status_code == 404
+    version = "0" * 32
+    for path in (f"/static/{name}", f"/static/{version}/{name}"):
+        assert status_of(ada, path) == 404
+        assert status_of(ada, unquote(path)) == 404
+    assert status_of(ada, "/static/core/api.js") == status_of(ada, f"/static/{version}/core/api.js") == 200
+
+
+def status_of(client: Client, path: str) -> int:
+    """The status of the response to exactly this path, which a client library would normalise."""
+    sent = list[MutableMapping[str, Any]]()
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [(b"host", b"localhost")]}
+    asyncio.run(make_app(client.review)(scope, receive, send))
+    return sent[0]["status"]
 
 
 def test_files_are_not_sent_twice(ada: Client) -> None:
-    first = ada.http.get("/static/api.js")
+    first = ada.http.get("/static/core/api.js")
     assert first.headers["content-type"].startswith("text/javascript")
-    again = ada.http.get("/static/api.js", headers={"If-None-Match": first.headers["etag"]})
+    again = ada.http.get("/static/core/api.js", headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 
 def test_the_files_of_the_page_are_kept_by_the_browser(ada: Client) -> None:
-    """Under an address of this version, which the page names and modules find each other by."""
+    """They have addresses with the version in them, which the page and the modules use."""
     names = re.findall(r'(?:src|href)="(/static/[^"]+)"', ada.http.get("/findings").text)
     assert len(names) > 30
-    (folder,) = {name.rsplit("/", 1)[0] for name in names}
+    (folder,) = {"/".join(name.split("/")[:3]) for name in names}
+    assert f"{folder}/core/api.js" in names
     for name in names:
         answer = ada.http.get(name)
         assert answer.status_code == 200, name
         assert "immutable" in answer.headers["cache-control"]
     assert folder != "/static"
-    assert ada.http.get("/static/of-another-version/api.js").headers["cache-control"] == "no-cache"
+    assert ada.http.get(f"/static/{'0' * 32}/core/api.js").headers["cache-control"] == "no-cache"
     assert ada.http.get(f"{folder}/nowhere.js").status_code == 404
 
 
@@ -211,12 +231,12 @@ def test_names_of_reviewers(ada: Client, name: str) -> None:
 
 
 def test_text_is_sent_as_json_and_never_in_the_page(tmp_path: Path) -> None:
-    """Training text may hold HTML."""
+    """Training text can contain HTML."""
     bad = "<script>alert(1)</script>"
     (tmp_path / "train.conll").write_text(f"{bad}\tB-X\n")
     corpus = read_corpus(tmp_path / "train.conll")
-    texts = Texts(corpus, LabelSet.from_sentences(corpus.sentences, "iob2"))
-    ada = Client(Review(bad, bad, Decisions(texts, Store(tmp_path / "d.sqlite")), tmp_path / "export"))
+    data = TrainingData(corpus, LabelSet.from_sentences(corpus.sentences, "iob2"))
+    ada = Client(Review(bad, bad, Decisions(data, Store(tmp_path / "d.sqlite")), tmp_path / "export"))
     for path in ("/", f"/why?sentence={bad}", f"/errors?text={bad}"):
         assert "alert(1)" not in ada.http.get(path).text
     for path in ("/api/project", f"/api/why?sentence={bad}&start=0&stop=1", f"/api/findings?status={bad}"):
@@ -233,7 +253,7 @@ def remote(tmp_path: Path) -> Client:
 
 
 def test_other_machines_need_the_token(remote: Client) -> None:
-    for path in ("/", "/api/project", "/static/api.js", "/?token=wrong", "/?token="):
+    for path in ("/", "/api/project", "/static/core/api.js", "/?token=wrong", "/?token="):
         assert remote.http.get(path, headers={"Host": "box:8321"}).status_code == 401
     assert post(remote, {"Host": "box:8321"}).status_code == 401
     bearer = {"Host": "box:8321", "Authorization": f"Bearer {TOKEN}"}
@@ -261,7 +281,7 @@ def test_the_token_becomes_a_cookie(remote: Client) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.4", "::", "example.org"])
 def test_other_addresses_need_a_flag(host: str) -> None:
-    with pytest.raises(OptionError, match="--allow-remote"):
+    with pytest.raises(OptionError, match="allow_remote"):
         check_host(host, allow_remote=False)
     check_host(host, allow_remote=True)
 

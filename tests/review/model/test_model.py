@@ -1,4 +1,4 @@
-"""Errors, why and what if over HTTP, held against the library called directly; every answer against its document."""
+"""Errors, explanations and what-ifs over HTTP, compared with the library; all responses, compared with their schema."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ada(file: ProjectFile) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def error(ada: Client) -> dict[str, Any]:
-    """A misprediction of a single token, to ask about."""
+    """A misprediction of a single token."""
     items = ada.get("errors", limit=1000)["items"]
     return next(one for one in items if one["stop"] == one["start"] + 1)
 
@@ -56,7 +56,7 @@ def where(error: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**{name: error[name] for name in ("sentence", "start", "stop")}, **more}
 
 
-def test_all_mispredictions_are_there(ada: Client, file: ProjectFile) -> None:
+def test_all_mispredictions_are_listed(ada: Client, file: ProjectFile) -> None:
     tagger = ada.review.the_model().tagger
     assert file.dev is not None
     dev = read_corpus(file.dev).sentences
@@ -104,7 +104,7 @@ def test_errors_are_filtered(ada: Client) -> None:
     [("cosine", "identity", "token"), ("influence", "auto", "token"), ("influence", "identity", "entity"),
      ("relative", "kronecker", "token"), ("neighbour", "identity", "sentence"), ("cosine", "identity", "document")],
 )  # fmt: skip
-def test_why_is_what_an_explainer_says(
+def test_why_agrees_with_the_explainer(
     ada: Client, file: ProjectFile, error: dict[str, Any], score: Any, curvature: Any, kind: Any
 ) -> None:
     found = ada.get("why", **where(error), score=score, curvature=curvature, kind=kind, top=5)
@@ -154,40 +154,28 @@ def test_why_asks_for_other_labels_and_of_training_sentences(ada: Client, error:
      ({"curvature": "x"}, 400), ({"kind": "x"}, 400), ({"top": 0}, 400), ({"top": 10_000}, 400),
      ({"target": "CITY"}, 400), ({"target": "O,O"}, 400), ({"data": "x"}, 400), ({"start": "x"}, 400)],
 )  # fmt: skip
-def test_questions_that_make_no_sense(ada: Client, error: dict[str, Any], change: dict[str, Any], status: int) -> None:
+def test_invalid_questions_are_refused(ada: Client, error: dict[str, Any], change: dict[str, Any], status: int) -> None:
     response = ada.http.get("/api/why", params=where(error, **change))
     assert response.status_code == status
     assert "\n" not in response.json()["error"]
 
 
 def edits_of(ada: Client, error: dict[str, Any]) -> list[dict[str, Any]]:
-    """Without the strongest supporter, and the second one relabelled O."""
+    """The strongest supporter is removed, and the second one is relabelled O."""
     first, second = ada.get("why", **where(error), score="influence", curvature="auto")["supporters"][:2]
     names = ("sentence_number", "start", "stop")
     return [{**{name: first[name] for name in names}, "labels": None},
             {**{name: second[name] for name in names}, "labels": ["O"]}]  # fmt: skip
 
 
-def test_what_if_is_what_the_library_says(ada: Client, file: ProjectFile, error: dict[str, Any]) -> None:
+def test_what_if_agrees_with_the_library(ada: Client, file: ProjectFile, error: dict[str, Any]) -> None:
     edits, index = edits_of(ada, error), ada.review.the_model().index
     found = ada.post("what-if", where(error, edits=edits))
-    expected = (
-        Explainer(index)
-        .what_if(
-            query_of(ada, file, error),
-            [
-                Edit(
-                    one["sentence_number"],
-                    one["start"],
-                    one["stop"],
-                    one["labels"] and tuple(index.labels.encode(one["labels"])),
-                )
-                for one in edits
-            ],
-            "verify",
-        )
-        .effects
-    )
+    same = [
+        Edit(one["sentence_number"], one["start"], one["stop"], one["labels"] and tuple(index.labels.encode(["O"])))
+        for one in edits
+    ]
+    expected = Explainer(index).what_if(query_of(ada, file, error), same, "verify").effects
     assert found["rung"] == "refine"
     assert found["edits"] == 2
     assert (found["loss_before"], found["loss_after"]) == pytest.approx(
@@ -208,9 +196,9 @@ def test_what_if_is_what_the_library_says(ada: Client, file: ProjectFile, error:
     assert verified["result"]["loss_after"] == pytest.approx(expected["verify"].after, rel=1e-4)
 
 
-def test_a_whole_pattern_can_be_supposed(ada: Client, error: dict[str, Any]) -> None:
+def test_what_if_a_whole_pattern_is_fixed(ada: Client, error: dict[str, Any]) -> None:
     pattern = ada.get("patterns")["items"][0]
-    members = [one for one in ada.review.texts.findings if one.pattern == pattern["number"]]
+    members = [one for one in ada.review.data.findings if one.pattern == pattern["number"]]
     assert len(members) == sum(pattern["progress"].values())
     found = ada.post("what-if", where(error, pattern=pattern["number"]))
     assert found["edits"] == len(pattern_edits(ada.review.the_model().index, members))
@@ -227,13 +215,13 @@ def finished(ada: Client, job: int) -> Any:
     raise AssertionError("the job did not end")
 
 
-def test_jobs_that_fail_say_why(ada: Client, error: dict[str, Any]) -> None:
-    assert "nothing to suppose" in ada.post("jobs", where(error, kind="verify"), 400)["error"]
+def test_jobs_that_fail_give_the_reason(ada: Client, error: dict[str, Any]) -> None:
+    assert "a what-if needs edits or a pattern" in ada.post("jobs", where(error, kind="verify"), 400)["error"]
     assert "sentence" in ada.post("jobs", {"kind": "verify"}, 400)["error"]
     twice = [{"sentence_number": 0, "start": 0, "stop": 1, "labels": None}] * 2
     found = finished(ada, ada.post("jobs", where(error, kind="verify", edits=twice))["job"])
     assert found["state"] == "failed"
-    assert "both hold token 0" in found["error"]
+    assert "two edits of sentence 0 overlap at token 0" in found["error"]
     assert ada.http.get("/api/jobs/999").status_code == 404
     prepared = finished(ada, ada.post("jobs", {"kind": "prepare", "curvature": "auto", "what_if": True})["job"])
     assert prepared["state"] == "done"
@@ -302,7 +290,7 @@ def test_every_answer_is_as_documented(ada: Client, error: dict[str, Any]) -> No
 
 
 def test_an_answer_need_not_wait_for_the_curvature(file: ProjectFile, error: dict[str, Any]) -> None:
-    """A server that has worked out nothing: the identity answers, a job prepares, then the answer is exact."""
+    """The first answer uses the identity, a job computes the curvature, and the second answer uses it."""
     review = open_review(file, "ada")
     model = review.the_model()
     assert review.held is not None
@@ -321,17 +309,17 @@ def test_an_answer_need_not_wait_for_the_curvature(file: ProjectFile, error: dic
     assert (second["curvature"], second["is_ready"]) == ("dense", True)
     assert second["supporters"] == client.get("why", **{**asked, "wait": True})["supporters"]
     assert second["supporters"] != first["supporters"]
-    assert not client.get("why", **asked, kind="entity")["is_ready"]  # its self-influences are others
+    assert not client.get("why", **asked, kind="entity")["is_ready"]  # it has other self-influences
     assert client.get("why", **{**asked, "score": "influence"}, kind="entity")["is_ready"]
     assert finished(client, client.post("jobs", {"kind": "prepare", "what_if": True})["job"])["state"] == "done"
     assert client.get("why", **asked)["is_what_if_ready"]
     bad = client.post("jobs", {"kind": "prepare", "score": "guess"})["job"]
-    assert "score 'guess': expected one of" in finished(client, bad)["error"]
+    assert "unknown score 'guess'; expected one of" in finished(client, bad)["error"]
     review.close()
 
 
-def test_what_is_usual_is_ready_when_the_server_is(ada: Client, error: dict[str, Any]) -> None:
-    """The page asks so unless another score or curvature is chosen."""
+def test_the_default_explanation_is_ready_when_the_server_is(ada: Client, error: dict[str, Any]) -> None:
+    """The page uses it unless another score or curvature is chosen."""
     while ada.review.is_busy:
         time.sleep(0.05)
     usual = ada.get("project")["asking"]
@@ -339,9 +327,9 @@ def test_what_is_usual_is_ready_when_the_server_is(ada: Client, error: dict[str,
     assert ada.get("why", **where(error), **usual, wait=False)["is_ready"]
 
 
-def test_a_large_head_is_asked_by_kronecker_factors(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_for_a_large_head_is_kronecker_factors(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact self-influences of a shortlist would take longer than a second."""
     monkeypatch.setattr("tagtrace.review.model.model.QUICK_WORK", 1.0)
     model = ada.review.the_model()
     other = Model(model.index, model.tagger, ada.review.decisions)
-    assert other.usual == {"score": "relative", "curvature": "kronecker"}
+    assert other.defaults == {"score": "relative", "curvature": "kronecker"}

@@ -1,1 +1,1 @@
-"""Decisions: an append-only database, the state it adds up to, and the export."""
+"""Decisions: an append-only database, the state that follows from it, and the export."""

@@ -1,7 +1,8 @@
-"""Decisions on the disk: a table that only grows.
+"""The decisions on disk: an append-only table.
 
-SQLite in write-ahead mode with synchronous = FULL: when ``write`` returns, what it added survives a killed process and
-a lost power supply. Several processes may write; each takes its turn. Triggers refuse to change or delete a row.
+SQLite runs in write-ahead mode with synchronous = FULL: when a ``writing`` block has ended, its rows survive a killed
+process and a power failure. Several processes can write, one after the other. Triggers prevent that a row is changed or
+deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from tagtrace._checks import DataError, OptionError
 
 PATIENCE = 20.0
-"""Seconds to wait for another process that writes."""
+"""Maximum number of seconds to wait while another process writes."""
 
 _SCHEMA = """
 create table if not exists setting(name text primary key, value text not null) without rowid;
@@ -56,16 +57,16 @@ _SELECT = f"select id, {', '.join(_COLUMNS)} from decision"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a reviewer did at one place, or the undoing (``undoes``) of that, or of an undoing."""
+    """One row: what a reviewer decided on a segment, an undo of such a row, or a redo, which undoes an undo."""
 
     time: str
     reviewer: str
     batch: str
-    """Decisions made, and undone, together."""
+    """Shared by decisions that were made together; they are undone together."""
     action: str
     rank: int | None
     audit: str
-    """The fingerprint of the findings that the rank is from."""
+    """The fingerprint of the findings that the rank belongs to."""
     sentence_number: int
     sentence: str
     start: int
@@ -74,16 +75,17 @@ class Decision:
     labels: tuple[str, ...] | None
     note: str
     base: int | None
-    """The last decision on the place that the reviewer saw."""
+    """The id of the last decision on these tokens that the reviewer had seen."""
     key: str
-    """Made by the client: the same key again is the same decision again."""
+    """Chosen by the client; a decision that is sent twice with the same key is made once."""
     undoes: int | None = None
+    """The id of the row that this one undoes."""
     id: int = 0
-    """0 until it is kept."""
+    """0 until the row is saved."""
 
 
 class Store:
-    """An open file of decisions. All methods may be called from any thread."""
+    """An open database of decisions. All methods can be called from any thread."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -94,16 +96,16 @@ class Store:
             )
             (mode,) = self._connection.execute("pragma journal_mode = wal").fetchone()
             if mode != "wal":
-                raise OptionError(f"{self.path}: this disk cannot keep a write-ahead log; use a local folder")
+                raise OptionError(f"{self.path}: this disk does not support write-ahead logs; use a local folder")
             self._connection.execute("pragma synchronous = full")
             self._connection.execute("pragma foreign_keys = on")
             self._rename_old_column()
             self._connection.executescript(_SCHEMA)
         except sqlite3.Error as error:
-            raise DataError(f"{self.path}: cannot be opened as decisions ({error}); move it away or mend it") from None
+            raise DataError(f"{self.path}: not a database of decisions ({error}); repair it or move it away") from None
 
     def _rename_old_column(self) -> None:
-        """Databases made by a development version call the number of a sentence ``chain``."""
+        """In databases of a development version, the column ``sentence_number`` is called ``chain``."""
         columns = [row[1] for row in self._connection.execute("pragma table_info(decision)")]
         if "chain" in columns:
             self._connection.execute("alter table decision rename column chain to sentence_number")
@@ -114,7 +116,7 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A transaction: everything added inside is kept when the block ends, or nothing."""
+        """A transaction: when the block ends, all rows that were added in it are saved, or none."""
         with self._lock:
             self._connection.execute("begin immediate")
             try:
@@ -126,29 +128,30 @@ class Store:
                 raise
 
     def add(self, one: Decision) -> int:
-        """Append a decision; returns its id. Call it inside ``writing``."""
+        """Append a decision and return its id; call it inside ``writing``."""
         values = {name: getattr(one, name) for name in _COLUMNS}
         values["given"] = json.dumps(one.given)
         values["labels"] = None if one.labels is None else json.dumps(one.labels)
-        for name in ("sentence", "note", "reviewer"):  # SQLite takes no half of a surrogate pair
+        for name in ("sentence", "note", "reviewer"):  # SQLite cannot store lone surrogates
             values[name] = values[name].encode("utf-8", "backslashreplace").decode()
         found = self._connection.execute(_INSERT, [values[name] for name in _COLUMNS]).lastrowid
         assert found is not None
         return found
 
     def after(self, last: int) -> list[Decision]:
-        """The decisions with larger ids, in order."""
+        """The decisions whose id is larger than ``last``, by id."""
         with self._lock:
             rows = self._connection.execute(f"{_SELECT} where id > ? order by id", (last,)).fetchall()
         return [_decision(row) for row in rows]
 
     def with_key(self, key: str) -> Decision | None:
+        """The decision with a key; None if there is none."""
         with self._lock:
             row = self._connection.execute(f"{_SELECT} where key = ?", (key,)).fetchone()
         return None if row is None else _decision(row)
 
     def setting(self, name: str, value: str) -> str:
-        """A value that is kept with the decisions: the one there is, or this one from now on."""
+        """A value that is saved with the decisions; if ``name`` has no value yet, ``value`` is saved."""
         with self._lock:
             self._connection.execute("insert or ignore into setting values (?, ?)", (name, value))
             (found,) = self._connection.execute("select value from setting where name = ?", (name,)).fetchone()

@@ -1,4 +1,4 @@
-"""Deciding: requests are checked against the data, kept, and only then answered."""
+"""Making decisions: they are checked against the data and saved before they are confirmed."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from tagtrace.findings.finding import Finding
 from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.review.decisions.database import Decision, Store
 from tagtrace.review.decisions.ledger import STATUS, Ledger
-from tagtrace.review.training_data import Segment, Texts
+from tagtrace.review.training_data import SegmentKey, TrainingData
 
 ACTIONS = (*STATUS, "note")
 
 
 class KeyUsedError(TagtraceError):
-    """A key came again with something else."""
+    """A key was used again for a different decision."""
 
 
 class NotFoundError(TagtraceError):
-    """What was asked for does not exist."""
+    """The requested finding, sentence, pattern, job or file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A decision as a client asks for it."""
+class DecisionRequest:
+    """A decision that a client wants to make; the fields are those of ``Decision``."""
 
     action: str
     sentence_number: int
@@ -44,58 +44,58 @@ class Wish:
 
 
 class Decisions:
-    """The decisions of a project. All methods may be called from any thread, and other processes may decide too."""
+    """The decisions of a project. All methods can be called from any thread; other processes can make decisions too."""
 
-    def __init__(self, texts: Texts, store: Store) -> None:
-        self.texts, self.store = texts, store
-        self._ledger = Ledger(texts)
+    def __init__(self, data: TrainingData, store: Store) -> None:
+        self.data, self.store = data, store
+        self._ledger = Ledger(data)
         self._lock = threading.RLock()
-        data = content_fingerprint(texts.corpus)
-        if store.setting("data", data) != data:
+        fingerprint = content_fingerprint(data.corpus)
+        if store.setting("data", fingerprint) != fingerprint:
             raise DataError(
-                f"{store.path}: its decisions are about other data than {texts.corpus.path}; put that back, or make "
-                "a new project and import the log that was exported here"
+                f"{store.path}: the decisions were made on other data than {data.corpus.path}; restore that data, or "
+                "create a new project and import the log that was exported from this one"
             )
 
     @contextmanager
     def reading(self) -> Iterator[Ledger]:
-        """The state as it is now, which stays so inside the block."""
+        """The current state, which does not change inside the block."""
         with self._lock:
             self._ledger.add(self.store.after(self._ledger.last))
             yield self._ledger
 
     @contextmanager
     def _writing(self) -> Iterator[Ledger]:
-        """The state with everything that any process decided; nobody else writes inside the block."""
+        """The current state with the decisions of all processes; nobody else writes inside the block."""
         with self._lock:
             with self.store.writing(), self.reading() as ledger:
                 last = ledger.last
                 yield ledger
-            assert ledger.last == last  # rows are counted when they are kept
+            assert ledger.last == last  # rows are only counted once they are saved
             ledger.add(self.store.after(last))
 
-    def decide(self, reviewer: str, wishes: Sequence[Wish]) -> list[Decision]:
-        """Keep decisions together, all or none; those whose key is known are the ones that were kept before.
+    def decide(self, reviewer: str, requests: Sequence[DecisionRequest]) -> list[Decision]:
+        """Save decisions together, all or none. For a key that was saved before, the saved decision is returned.
 
-        Their labels must make sense once all of them are made, in whatever order they come.
+        The labels must be well formed once all decisions are made; the order of the decisions does not matter.
         """
         batch, time, kept = uuid.uuid4().hex, _now(), list[Decision]()
         with self._writing() as ledger:
-            for wish in wishes:
-                row = self._row(ledger, wish, reviewer, batch, time)
+            for request in requests:
+                row = self._row(ledger, request, reviewer, batch, time)
                 before = self.store.with_key(row.key)
                 if before is not None and _content(before) != _content(row):
-                    raise KeyUsedError(f"key {row.key[:40]!r} was used for another decision; make a new key")
+                    raise KeyUsedError(f"the key {row.key[:40]!r} was used for another decision; use a new key")
                 kept.append(before or replace(row, id=self.store.add(row)))
             check_labels(ledger, [row for row in kept if row.batch == batch])
         return kept
 
     def undo(self, reviewer: str, key: str | None = None) -> list[Decision]:
-        """Undo the reviewer's last decision, or all that were made together; returns the rows that say so."""
+        """Undo the reviewer's last decision and those made together with it; returns the rows that were added."""
         return self._turn(reviewer, "undo", key)
 
     def redo(self, reviewer: str, key: str | None = None) -> list[Decision]:
-        """Take the reviewer's last undo back, unless they have decided something since."""
+        """Redo what the reviewer undid last, unless they have decided since; returns the rows that were added."""
         return self._turn(reviewer, "redo", key)
 
     def _turn(self, reviewer: str, action: str, key: str | None) -> list[Decision]:
@@ -116,69 +116,85 @@ class Decisions:
                 kept.append(replace(row, id=self.store.add(row)))
         return kept
 
-    def _row(self, ledger: Ledger, wish: Wish, reviewer: str, batch: str, time: str) -> Decision:
-        """The row for a wish; raises where there is no such place, or no such thing to do there."""
-        texts = self.texts
-        if wish.action not in ACTIONS:
-            raise OptionError(f"action {wish.action!r}: expected one of {', '.join(ACTIONS)}")
-        finding = texts.by_rank.get(wish.rank) if wish.rank is not None else None
-        if wish.rank is not None and (finding is None or finding.sentence_number != wish.sentence_number):
+    def _row(self, ledger: Ledger, request: DecisionRequest, reviewer: str, batch: str, time: str) -> Decision:
+        """The row for a request; raises an error if the segment, the finding or the action does not exist."""
+        data = self.data
+        if request.action not in ACTIONS:
+            raise OptionError(f"unknown action {request.action!r}; expected one of {', '.join(ACTIONS)}")
+        finding = data.by_rank.get(request.rank) if request.rank is not None else None
+        if request.rank is not None and (finding is None or finding.sentence_number != request.sentence_number):
             raise NotFoundError(
-                f"there is no finding {wish.rank} in sentence number {wish.sentence_number}; reload the page"
+                f"there is no finding {request.rank} in training sentence {request.sentence_number}; reload the page"
             )
-        segment = check_segment(texts, (wish.sentence_number, wish.start, wish.stop))
-        sentence = texts.sentences[wish.sentence_number]
+        segment = check_segment(data, (request.sentence_number, request.start, request.stop))
+        sentence = data.sentences[request.sentence_number]
         row = Decision(
-            time, reviewer, batch, wish.action,
-            wish.rank if wish.rank is not None else texts.rank_at.get(segment),
-            texts.audit, wish.sentence_number, sentence.id, wish.start, wish.stop, sentence.labels[wish.start :
-            wish.stop], _labels(wish, finding), wish.note, wish.base, wish.key or uuid.uuid4().hex,
-        )  # fmt: skip
-        if wish.action == "note" and not wish.note and not ledger.note(ledger.place_of(row)):
-            raise OptionError("a note needs a text")  # none takes away the one there is
+            time=time,
+            reviewer=reviewer,
+            batch=batch,
+            action=request.action,
+            rank=request.rank if request.rank is not None else data.rank_at.get(segment),
+            audit=data.audit,
+            sentence_number=request.sentence_number,
+            sentence=sentence.id,
+            start=request.start,
+            stop=request.stop,
+            given=sentence.labels[request.start : request.stop],
+            labels=_labels(request, finding),
+            note=request.note,
+            base=request.base,
+            key=request.key or uuid.uuid4().hex,
+        )
+        if request.action == "note" and not request.note and not ledger.note(ledger.place_of(row)):
+            raise OptionError("the note is empty; write a text")  # an empty note only removes an existing one
         return row
 
 
-def _labels(wish: Wish, finding: Finding | None) -> tuple[str, ...] | None:
-    """The labels that a wish is for; None where it is for none."""
-    if STATUS.get(wish.action) != "accepted":
+def _labels(request: DecisionRequest, finding: Finding | None) -> tuple[str, ...] | None:
+    """The labels that a request chooses; None if its action does not choose any."""
+    if STATUS.get(request.action) != "accepted":
         return None
-    labels = None if wish.labels is None else tuple(wish.labels)
-    if wish.action == "accept" and finding is not None:
+    labels = None if request.labels is None else tuple(request.labels)
+    if request.action == "accept" and finding is not None:
         if labels is None:
             labels = finding.proposed
-        if (wish.start, wish.stop, labels) != (finding.start, finding.stop, finding.proposed):
-            raise OptionError(f"accepting finding {wish.rank} means its proposed labels; relabel to choose others")
+        if (request.start, request.stop, labels) != (finding.start, finding.stop, finding.proposed):
+            raise OptionError(
+                f"finding {request.rank} can only be accepted with its proposed labels; relabel it to choose others"
+            )
     if labels is None:
-        raise OptionError(f"{wish.action} needs labels for tokens {wish.start}:{wish.stop}")
+        raise OptionError(
+            f"{request.action} needs labels; give one for each of the tokens {request.start}:{request.stop}"
+        )
     return labels
 
 
-def check_segment(texts: Texts, segment: Segment) -> Segment:
-    """The same segment; raises where the data has none there."""
+def check_segment(data: TrainingData, segment: SegmentKey) -> SegmentKey:
+    """Return the segment, or raise an error if the data does not have it."""
     sentence_number, start, stop = segment
-    if not 0 <= sentence_number < len(texts.sentences):
+    if not 0 <= sentence_number < len(data.sentences):
         raise NotFoundError(
-            f"there is no training sentence number {sentence_number}; there are {len(texts.sentences):,}"
+            f"there is no training sentence {sentence_number}; numbers are 0 to {len(data.sentences) - 1}"
         )
-    if not 0 <= start < stop <= len(texts.sentences[sentence_number]):
-        sentence = texts.sentences[sentence_number]
-        raise OptionError(f"{start}:{stop} is no segment of {sentence.id}, which has {len(sentence)} tokens")
+    if not 0 <= start < stop <= len(data.sentences[sentence_number]):
+        sentence = data.sentences[sentence_number]
+        raise OptionError(f"{start}:{stop} is not a segment of {sentence.id}, which has {len(sentence)} tokens")
     return segment
 
 
 def check_labels(ledger: Ledger, rows: Sequence[Decision]) -> None:
-    """Raise where labels are unknown, too many or too few, or continue a segment that is not there after all ``rows``.
+    """Raise an error if labels are unknown, not one per token, or continue a segment that does not exist.
 
-    What they leave of a segment after them is no reason: it goes on as one of its own (``findings.fixing``).
+    The labels are checked as they are after all ``rows``. It is not an error if a row cuts off the beginning of a
+    segment: the rest becomes a segment of its own, as in ``findings.fix``.
     """
     by_sentence_number: dict[int, list[Decision]] = {}
     for row in rows:
         if row.labels is not None:
             if len(row.labels) != row.stop - row.start:
-                wrong = f"{len(row.labels)} labels for {row.stop - row.start} tokens; give one for each"
+                wrong = f"{len(row.labels)} labels for {row.stop - row.start} tokens; give one label per token"
                 raise OptionError(f"{_where(row)}: {wrong}")
-            ledger.texts.labels.encode(row.labels)
+            ledger.data.labels.encode(row.labels)
         by_sentence_number.setdefault(row.sentence_number, []).append(row)
     for number, some in by_sentence_number.items():
         if any(row.labels is not None for row in some):
@@ -186,23 +202,25 @@ def check_labels(ledger: Ledger, rows: Sequence[Decision]) -> None:
 
 
 def _check_sentence(ledger: Ledger, sentence_number: int, rows: Sequence[Decision]) -> None:
-    """The part of ``check_labels`` about one sentence."""
-    texts, sentence = ledger.texts, ledger.texts.sentences[sentence_number]
+    """``check_labels`` for the rows of one sentence."""
+    data, sentence = ledger.data, ledger.data.sentences[sentence_number]
     whole = list(sentence.labels)
     renewed = {ledger.place_of(row) for row in rows if row.action in STATUS}
     for t, (label, _) in ledger.wanted(sentence_number, besides=renewed).items():
         whole[t] = label
     for row in rows:
         whole[row.start : row.stop] = row.labels or whole[row.start : row.stop]
-    problems = dict(violations(whole, texts.labels.scheme))
-    names = texts.corpus.options.labels
-    nameless = set(denormalise(whole, texts.corpus.scheme)) - set(names) if names is not None and not problems else ()
+    problems = dict(violations(whole, data.labels.scheme))
+    names = data.corpus.options.labels
+    nameless = set(denormalise(whole, data.corpus.scheme)) - set(names) if names is not None and not problems else ()
     for row in rows:
         for t in range(row.start, row.stop if row.labels is not None else row.start):
             if t in problems:
                 raise OptionError(f"{_where(row)}: {problems[t]} (token {t}, {sentence.tokens[t]!r})")
         if nameless:
-            raise OptionError(f"{_where(row)}: the data has no number for the label {min(nameless)!r}; choose another")
+            raise OptionError(
+                f"{_where(row)}: the data has no number for the label {min(nameless)!r}; choose another label"
+            )
 
 
 def _where(row: Decision) -> str:
@@ -210,7 +228,7 @@ def _where(row: Decision) -> str:
 
 
 def _content(row: Decision) -> tuple[object, ...]:
-    """What makes two rows the same decision."""
+    """The values in which rows of the same decision agree."""
     return row.reviewer, row.action, row.rank, row.sentence_number, row.start, row.stop, row.labels, row.note
 
 

@@ -1,4 +1,4 @@
-"""Export: the data with the decided labels, in its own format, and a log that repeats it; and the way back."""
+"""Export the data with the decided labels, in its own format, with a log of the changes; import such a log."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from pathlib import Path
 from tagtrace._checks import DataError
 from tagtrace.data import write_corpus
 from tagtrace.findings.fix import Change, replay, write_changes
-from tagtrace.review.decisions.decide import Decisions, Wish
+from tagtrace.review.decisions.decide import DecisionRequest, Decisions
 from tagtrace.review.decisions.ledger import Ledger
-from tagtrace.review.training_data import Texts
+from tagtrace.review.training_data import TrainingData
 
 LOG = "changes.jsonl"
 NUM_REASONS = 10
+"""Maximum number of reasons for skipped changes that an import reports."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """The files of an export."""
 
     data: Path
     log: Path
     num_changed: int
-    """Labels of the file."""
+    """Number of labels in the data that were changed."""
     num_conflicts: int
 
 
 def export(decisions: Decisions, folder: Path) -> Exported:
-    """Write the data with the decided labels, and the log, to ``folder``. Labels nobody decided on stay, byte for byte.
+    """Write the data with the decided labels, and the log of changes, to ``folder``. All other bytes stay the same.
 
-    Where decisions overlap the last one counts. A segment that loses its first token goes on as one of its own.
+    If decisions overlap, the last one counts. If a decision cuts off the beginning of a segment, the rest becomes a
+    segment of its own.
     """
     with decisions.reading() as ledger:
         changes, num_conflicts = list(decided_changes(ledger)), ledger.num_conflicts()
-    corpus = decisions.texts.corpus
+    corpus = decisions.data.corpus
     fixed = replay(corpus, changes)
     data, log = folder / corpus.path.name, folder / LOG
     num_changed = write_corpus(fixed.corpus, data)
@@ -45,9 +47,9 @@ def export(decisions: Decisions, folder: Path) -> Exported:
 
 
 def decided_changes(ledger: Ledger) -> Iterator[Change]:
-    """What was decided as changes that do not overlap; their rank is 0 where no finding is behind them."""
+    """The decisions as changes that do not overlap; the rank of a change is 0 if it does not come from a finding."""
     for number in ledger.decided_sentences():
-        sentence, wanted = ledger.texts.sentences[number], ledger.wanted(number)
+        sentence, wanted = ledger.data.sentences[number], ledger.wanted(number)
         for start, stop in _runs({t: row.id for t, (_, row) in wanted.items()}):
             yield Change(
                 rank=wanted[start][1].rank or 0,
@@ -62,7 +64,7 @@ def decided_changes(ledger: Ledger) -> Iterator[Change]:
 
 
 def _runs(owners: Mapping[int, int]) -> list[tuple[int, int]]:
-    """Where neighbouring tokens have one owner.
+    """The segments of neighbouring tokens that have the same owner, as (start, stop).
 
     >>> _runs({3: 1, 4: 1, 5: 2, 7: 2})
     [(3, 5), (5, 6), (7, 8)]
@@ -78,7 +80,7 @@ def _runs(owners: Mapping[int, int]) -> list[tuple[int, int]]:
 
 @dataclass
 class Imported:
-    """How much of a log could be taken over, and why the rest could not."""
+    """The number of changes that an import made and skipped, and the first reasons for skipping."""
 
     num_imported: int = 0
     num_skipped: int = 0
@@ -91,10 +93,10 @@ class Imported:
 
 
 def import_log(decisions: Decisions, reviewer: str, text: str) -> Imported:
-    """Make decisions of the changes of a log, together; those that were decided so already are skipped."""
-    found, wishes = Imported(), list[Wish]()
+    """Make the changes of a log as decisions, together; changes that are already decided are skipped."""
+    found, requests = Imported(), list[DecisionRequest]()
     changes = list(_read(text))
-    places = _Places(decisions.texts, changes)
+    places = _SentenceFinder(decisions.data, changes)
     with decisions.reading() as ledger:
         for number, change in changes:
             try:
@@ -102,27 +104,27 @@ def import_log(decisions: Decisions, reviewer: str, text: str) -> Imported:
             except DataError as error:
                 found.skip(f"line {number}: {error}")
                 continue
-            if unknown := set(change.new) - set(decisions.texts.labels.labels):
+            if unknown := set(change.new) - set(decisions.data.labels.labels):
                 found.skip(f"line {number}: the tagger has no label {min(unknown)!r}")
                 continue
             wanted, start, stop = ledger.wanted(sentence_number), change.start + shift, change.stop + shift
             if tuple(wanted[t][0] if t in wanted else None for t in range(start, stop)) == change.new:
-                found.skip(f"line {number}: decided so already")
+                found.skip(f"line {number}: already decided")
                 continue
-            wishes.append(_wish(decisions.texts, change, sentence_number, start, stop))
-    if wishes:
-        found.num_imported = len(decisions.decide(reviewer, wishes))
+            requests.append(_request(decisions.data, change, sentence_number, start, stop))
+    if requests:
+        found.num_imported = len(decisions.decide(reviewer, requests))
     return found
 
 
-def _wish(texts: Texts, change: Change, sentence_number: int, start: int, stop: int) -> Wish:
-    """A relabelling of the finding that the change is from, where it is one of ours, or of the place."""
-    own = texts.by_rank.get(change.rank)
+def _request(data: TrainingData, change: Change, sentence_number: int, start: int, stop: int) -> DecisionRequest:
+    """The change as a decision on the finding of its rank, if that is in the same tokens, or on its segment."""
+    own = data.by_rank.get(change.rank)
     is_own = own is not None and own.sentence_number == sentence_number and own.start < stop and start < own.stop
-    rank = change.rank if is_own else texts.rank_at.get((sentence_number, start, stop))
+    rank = change.rank if is_own else data.rank_at.get((sentence_number, start, stop))
     if is_own and own is not None and (own.start, own.stop, own.proposed) == (start, stop, change.new):
-        return Wish("accept", sentence_number, start, stop, rank, change.new)
-    return Wish("relabel", sentence_number, start, stop, rank, change.new)
+        return DecisionRequest("accept", sentence_number, start, stop, rank, change.new)
+    return DecisionRequest("relabel", sentence_number, start, stop, rank, change.new)
 
 
 def _read(text: str) -> Iterator[tuple[int, Change]]:
@@ -133,33 +135,38 @@ def _read(text: str) -> Iterator[tuple[int, Change]]:
             yield number, Change.from_json(json.loads(line))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise DataError(
-                f"line {number} of the log is no change; give a log that was exported here or written by tagtrace fix"
+                f"line {number} of the log is not a change; give a log that a review exported or a fix wrote"
             ) from None
 
 
-class _Places:
-    """Finds the sentences of changes: by id or, where no id is known (a copy with another name), by line and tokens."""
+class _SentenceFinder:
+    """Finds the sentences of changes by id or, if the data has none of the ids (a renamed copy), by line and tokens."""
 
-    def __init__(self, texts: Texts, changes: list[tuple[int, Change]]) -> None:
-        self.texts = texts
+    def __init__(self, data: TrainingData, changes: list[tuple[int, Change]]) -> None:
+        self.data = data
         self.by_line: dict[int, tuple[int, int]] = {}
-        if not any(change.sentence in texts.number_of for _, change in changes):
-            for number, sentence in enumerate(texts.sentences):
+        if not any(change.sentence in data.number_of for _, change in changes):
+            for number, sentence in enumerate(data.sentences):
                 for place, line in enumerate(sentence.lines):
                     self.by_line.setdefault(line, (number, place))
 
     def find(self, change: Change) -> tuple[int, int]:
-        """The sentence, and what to add to the change's places there; raises where tokens or labels are others."""
-        number, shift = self.texts.number_of.get(change.sentence), 0
+        """The number of the sentence, and the offset to add to the change's tokens.
+
+        Raises DataError if the tokens or labels there are different.
+        """
+        number, shift = self.data.number_of.get(change.sentence), 0
         if number is None:
             number, place = self.by_line.get(change.line, (None, 0))
             if number is None:
                 raise DataError(f"no sentence has the id {change.sentence!r}")
-            is_whole_line = len(set(self.texts.sentences[number].lines)) == 1  # JSON lines have a sentence in one
+            is_whole_line = (
+                len(set(self.data.sentences[number].lines)) == 1
+            )  # in JSON lines, one line is a whole sentence
             shift = 0 if is_whole_line else place - change.start
-        sentence, inside = self.texts.sentences[number], slice(change.start + shift, change.stop + shift)
+        sentence, inside = self.data.sentences[number], slice(change.start + shift, change.stop + shift)
         if inside.start < 0 or sentence.tokens[inside] != change.tokens or not change.tokens:
-            raise DataError(f"{change}: the tokens there are others")
+            raise DataError(f"{change}: the data has different tokens there")
         if sentence.labels[inside] != change.given or len(change.new) != len(change.tokens):
-            raise DataError(f"{change}: the labels there are others")
+            raise DataError(f"{change}: the data has different labels there")
         return number, shift

@@ -1,13 +1,14 @@
-"""The state that decisions add up to, kept up to date row by row.
+"""The state that follows from all decisions, updated row by row.
 
-A decision is in force unless it was undone. An undo names the decision it undoes, a redo the undo. A *place* is a
-finding (its rank) or, where there is none, a segment. Its current decision is the last one in force:
+A decision is in force unless it was undone. An undo refers to the decision that it undoes, a redo to the undo.
+A *place* is a finding (its rank) or, if there is no finding, a segment. Its current decision is the last one in force:
 
     accept, relabel -> accepted    reject -> rejected    skip -> skipped    reopen, or none -> open
-    relabel with the labels given -> rejected
+    relabel with the given labels -> rejected
 
-**Conflict**: the current decision of a place and another reviewer's last one on tokens they share want different labels
-(rejecting wants those given), and whoever came later had not seen the earlier one: its ``base`` is older, or none.
+**Conflict**: the current decision of a place and the last decision of another reviewer choose different labels for a
+token (rejecting chooses the given labels), and the later reviewer had not seen the earlier decision: the ``base`` of
+the later decision is older, or None.
 """
 
 from __future__ import annotations
@@ -17,43 +18,44 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tagtrace.review.decisions.database import Decision
-from tagtrace.review.training_data import Segment, Texts
+from tagtrace.review.training_data import SegmentKey, TrainingData
 
 STATUS = {"accept": "accepted", "relabel": "accepted", "reject": "rejected", "skip": "skipped", "reopen": "open"}
-"""Of the actions that decide."""
+"""The status that follows from each action that decides."""
 STATUSES: tuple[str, ...] = ("open", "accepted", "rejected", "skipped")
 
-Place = int | Segment
+Place = int | SegmentKey
 
 
 @dataclass
 class Stacks:
-    """What one reviewer can undo and redo, batch by batch."""
+    """The batches that one reviewer can undo and redo, the next one last."""
 
     done: list[list[int]] = field(default_factory=list[list[int]])
-    """Ids of decisions."""
+    """Ids of the decisions in each batch."""
     undone: list[list[int]] = field(default_factory=list[list[int]])
-    """Ids of the rows that undid them."""
+    """Ids of the rows that undid each batch."""
 
 
 class Ledger:
-    """All decisions and what they add up to."""
+    """All decisions, and the status of every place that follows from them."""
 
-    def __init__(self, texts: Texts) -> None:
-        self.texts = texts
+    def __init__(self, data: TrainingData) -> None:
+        self.data = data
         self.rows: dict[int, Decision] = {}
         self.last = 0
-        """The id of the last row: the version of the state."""
+        """The id of the last row, which is the version of the state."""
         self._undone: set[int] = set()
         self._by_place: dict[Place, list[Decision]] = {}
-        self._status: dict[Place, str] = {}  # of places with rows
-        self._places: dict[int, dict[Place, None]] = {}  # of each sentence, in order
+        self._status: dict[Place, str] = {}  # only of places with decisions
+        self._places: dict[int, dict[Place, None]] = {}  # the decided places of each sentence, in order
         self._stacks: dict[str, Stacks] = {}
         self._batch = ""
         self._conflicts: dict[int, frozenset[Place]] = {}
-        self._stale: set[int] = set()  # sentences whose conflicts are to be looked for again
+        self._stale: set[int] = set()  # sentences whose conflicts have to be computed again
 
     def add(self, rows: Iterable[Decision]) -> None:
+        """Update the state with new rows, in the order of their ids."""
         touched = set[Place]()
         for row in rows:
             self.rows[row.id], self.last = row, row.id
@@ -92,34 +94,36 @@ class Ledger:
             stacks.done[-1].append(row.id)
 
     def stacks(self, reviewer: str) -> Stacks:
+        """What a reviewer can undo and redo."""
         return self._stacks.setdefault(reviewer, Stacks())
 
     def place_of(self, row: Decision) -> Place:
-        """The finding that a row is about, or its segment. The rank of another audit is not trusted."""
+        """The finding that a row is about, or its segment. Ranks of another audit are ignored."""
         segment = (row.sentence_number, row.start, row.stop)
-        if row.rank is not None and row.audit == self.texts.audit and row.rank in self.texts.by_rank:
+        if row.rank is not None and row.audit == self.data.audit and row.rank in self.data.by_rank:
             return row.rank
-        return self.texts.rank_at.get(segment, segment)
+        return self.data.rank_at.get(segment, segment)
 
     def is_undone(self, row: Decision) -> bool:
         return row.id in self._undone
 
     def in_force(self, place: Place) -> Iterator[Decision]:
-        """The decisions and notes of a place that were not undone, the last first."""
+        """The decisions and notes on a place that were not undone, the last one first."""
         return (row for row in reversed(self._by_place.get(place, ())) if row.id not in self._undone)
 
     def current(self, place: Place) -> Decision | None:
+        """The current decision on a place; None if there is none."""
         return next((row for row in self.in_force(place) if row.action in STATUS), None)
 
     def status(self, place: Place) -> str:
         return self._status.get(place, "open")
 
     def note(self, place: Place) -> str:
-        """The last note on a place; one without text took it away."""
+        """The last note on a place; an empty note removes earlier ones."""
         return next((row.note for row in self.in_force(place) if row.note or row.action == "note"), "")
 
-    def base(self, segment: Segment) -> int | None:
-        """The last decision in force on a segment or on what overlaps it."""
+    def base(self, segment: SegmentKey) -> int | None:
+        """The id of the last decision in force that shares a token with a segment."""
         number, start, stop = segment
         found = [row.id for _, row in self._current_in(number) if row.start < stop and start < row.stop]
         return max(found, default=None)
@@ -131,18 +135,18 @@ class Ledger:
                 yield place, row
 
     def progress(self, ranks: Iterable[int]) -> dict[str, int]:
-        """How many findings have each status."""
+        """The number of findings with each status."""
         counts = Counter(map(self.status, ranks))
         return {status: counts[status] for status in STATUSES}
 
     def num_others(self) -> int:
-        """How many places that are no findings were decided on."""
+        """The number of decided places that are not findings."""
         return sum(not isinstance(place, int) and status != "open" for place, status in self._status.items())
 
     def wanted(self, sentence_number: int, besides: Container[Place] = ()) -> dict[int, tuple[str, Decision]]:
-        """By token of a sentence the label that was decided, and by which decision; of several, the last.
+        """The decided label of each token of a sentence, with its decision. If decisions overlap, the last one counts.
 
-        Decisions on the places ``besides`` are left out.
+        Decisions on the places ``besides`` are ignored.
         """
         current = (row for place, row in self._current_in(sentence_number) if place not in besides)
         rows = sorted(current, key=lambda row: row.id)
@@ -154,10 +158,11 @@ class Ledger:
         }
 
     def decided_sentences(self) -> list[int]:
+        """The numbers of the sentences with decisions."""
         return sorted(self._places)
 
     def conflicts(self) -> dict[int, frozenset[Place]]:
-        """The places in conflict, by sentence."""
+        """The places in conflict, by sentence number."""
         for number in self._stale:
             self._conflicts[number] = frozenset(self._find_conflicts(number))
         self._stale.clear()
@@ -180,7 +185,7 @@ class Ledger:
                     yield other_place
 
     def _lasts(self, place: Place) -> list[Decision]:
-        """The last deciding row of each reviewer."""
+        """The last decision of each reviewer on a place."""
         found: dict[str, Decision] = {}
         for row in self.in_force(place):
             if row.action in STATUS:
@@ -189,19 +194,19 @@ class Ledger:
 
 
 def status_of(row: Decision) -> str:
-    """What a deciding row makes of its place; to choose the labels given is to reject."""
+    """The status that a decision gives to its place; choosing the given labels counts as rejecting."""
     return "rejected" if row.labels is not None and row.labels == row.given else STATUS[row.action]
 
 
 def outcome(row: Decision) -> tuple[str, ...] | None:
-    """The labels that a decision wants for its tokens; None where it leaves them open."""
+    """The labels that a decision chooses for its tokens; None if it chooses none."""
     if STATUS[row.action] == "accepted":
         return row.labels
     return row.given if row.action == "reject" else None
 
 
 def _differ(one: Decision, other: Decision) -> bool:
-    """Whether two decisions want different labels for a token that they share."""
+    """Whether two decisions choose different labels for a token that both contain."""
     mine, theirs = outcome(one), outcome(other)
     if mine is None or theirs is None:
         return False

@@ -1,4 +1,4 @@
-"""Answers as JSON, and errors as one line of it."""
+"""JSON responses. Errors are sent as ``{"error": "one line"}``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tagtrace.review.decisions.decide import KeyUsedError, NotFoundError
 
 
 class Answer(JSONResponse):
-    """JSON in UTF-8; half a surrogate pair, which UTF-8 cannot say, as its JSON escape."""
+    """JSON in UTF-8. Lone surrogates, which UTF-8 cannot encode, are written as JSON escapes."""
 
     def render(self, content: Any) -> bytes:
         text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -28,7 +28,7 @@ def refusal(status: int, reason: object) -> Answer:
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Every error leaves as ``{"error": "one clear line"}``."""
+    """Make every error of the application a response ``{"error": "one line"}`` with a fitting status."""
 
     @app.exception_handler(TagtraceError)
     def refused(_: Request, error: Exception) -> Response:
@@ -40,7 +40,7 @@ def answer_errors(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
-        return refusal(400, f"{where or 'the body'}: {first['msg']}")
+        return refusal(400, f"{where or 'the body'} is not valid: {first['msg']}")
 
     @app.exception_handler(HTTPException)
     def missed(_: Request, error: Exception) -> Response:
@@ -49,8 +49,8 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(sqlite3.Error)
     def unkept(_: Request, error: Exception) -> Response:
-        return refusal(503, f"the decision could not be kept ({error}); nothing was changed, try again")
+        return refusal(503, f"the decision could not be saved ({error}); nothing was changed, so try again")
 
     @app.exception_handler(Exception)
     def broken(_: Request, error: Exception) -> Response:
-        return refusal(500, f"unexpected {type(error).__name__}; see the server's messages")
+        return refusal(500, f"unexpected {type(error).__name__}; see the output of the server for details")

@@ -1,4 +1,4 @@
-"""The shape of every answer, for the OpenAPI document; tests hold real answers against it."""
+"""The shape of every response, for the OpenAPI schema. Tests compare real responses with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Shape(BaseModel):
 
 class Error(Shape):
     error: str
-    """One line: what was wrong and what to try."""
+    """One line that says what was wrong and what to try."""
 
 
 class Progress(Shape):
@@ -41,7 +41,7 @@ class Preparing(Shape):
 
 
 class Asking(Shape):
-    """The score and curvature of questions unless another is chosen."""
+    """The default score and curvature of explanations."""
 
     score: str
     curvature: str
@@ -64,7 +64,7 @@ class ProjectAnswer(Shape):
     asking: Asking
     progress: Progress
     others: int
-    """Places that are no findings and were decided on."""
+    """The number of decided segments that are not findings."""
     version: int
     conflicts: int
     undo: int
@@ -72,7 +72,7 @@ class ProjectAnswer(Shape):
 
 
 class InContext(Shape):
-    """Tokens ``start:stop`` of a sentence, and a few before and after."""
+    """Tokens ``start:stop`` of a sentence, and a few tokens before and after them."""
 
     sentence: str
     document: str
@@ -131,9 +131,9 @@ class FindingItem(InContext):
 class FindingsAnswer(Shape):
     total: int
     offset: int
-    """Of the first item among all."""
+    """The index of the first item among all findings that match."""
     place: int | None
-    """Where the rank asked for is among all, or would be."""
+    """The index of the requested rank among all findings that match, or where it would be."""
     items: list[FindingItem]
 
 
@@ -167,13 +167,13 @@ class PlaceItem(InContext):
 
 class OccurrenceItem(PlaceItem):
     is_alike: bool
-    """Whether it is a finding that proposes the same change."""
+    """Whether this is a finding that proposes the same change."""
 
 
 class OccurrencesAnswer(Shape):
     total: int
     alike: int
-    """How many are open findings that propose the same change; the first ones."""
+    """The number of open findings that propose the same change. They come first."""
     items: list[OccurrenceItem]
 
 
@@ -227,7 +227,7 @@ class QueryItem(Shape):
 class SegmentItem(PlaceItem):
     score: float
     sentence_numbers: list[int] | None = None
-    """Of a document."""
+    """The numbers of the sentences of a document."""
 
 
 class WhyAnswer(Shape):
@@ -235,26 +235,26 @@ class WhyAnswer(Shape):
     supporters: list[SegmentItem]
     opposers: list[SegmentItem]
     curvature: str
-    """That was used."""
+    """The curvature that was used."""
     is_ready: bool
-    """Whether it is the one asked for; else that one is to be prepared by a job."""
+    """Whether that is the requested curvature. If not, it can be computed by a job."""
     is_what_if_ready: bool
-    """Whether a what-if would be answered at once, or be prepared first."""
+    """Whether a what-if can be answered at once, without a job that prepares it."""
     seconds: float
 
 
-class Probabilities(Shape):
+class LabelProbabilities(Shape):
     p: list[Probability]
 
 
 class WhatIfAnswer(Shape):
     edits: int
-    before: Probabilities
-    after: Probabilities
+    before: LabelProbabilities
+    after: LabelProbabilities
     loss_before: float
     loss_after: float
     rung: str
-    """``refine``, ``step`` (one Newton step, for very many sentences) or ``verify`` (retrained)."""
+    """How it was computed: ``refine``, ``step`` (one Newton step, for many sentences) or ``verify`` (retrained)."""
 
 
 class JobStarted(Shape):
@@ -312,5 +312,5 @@ class ImportAnswer(Shape):
 
 
 def documented(shape: type[Shape], status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """What a route answers, for the document."""
+    """The responses of a route, for the OpenAPI schema."""
     return {status: {"model": shape}, "4XX": {"model": Error}}

@@ -1,4 +1,4 @@
-"""The application: routes over an open project, behind the gate."""
+"""The web application: the routes of an open project behind the security checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOKEN = {
 
 
 def document_token(app: FastAPI) -> None:
-    """Let the OpenAPI document say that a POST needs the token of the page."""
+    """Document in the OpenAPI schema that every POST needs the token of the page."""
     document = app.openapi
 
     def whole() -> dict[str, Any]:
@@ -43,9 +43,10 @@ def document_token(app: FastAPI) -> None:
 
 
 def make_app(review: Review, token: str | None = None, cookie: str = "tagtrace") -> Gate:
-    """The review page of a project as an ASGI application; closes the project when it ends.
+    """The review page of a project as an ASGI application, which closes the project when it shuts down.
 
-    ``token`` is needed by every request where other machines can reach the server.
+    If ``token`` is given, every request needs it. It is required if other machines can reach the server. ``cookie`` is
+    the name of the cookie that stores it.
     """
 
     @asynccontextmanager
@@ -53,7 +54,7 @@ def make_app(review: Review, token: str | None = None, cookie: str = "tagtrace")
         yield
         review.close()
 
-    # kept with the decisions: a page that is open when the server starts again goes on
+    # stored with the decisions, so that an open page still works after the server is restarted
     csrf = review.decisions.store.setting("csrf", secrets.token_urlsafe(32))
     app = FastAPI(
         title="tagtrace review",
@@ -67,4 +68,4 @@ def make_app(review: Review, token: str | None = None, cookie: str = "tagtrace")
     document_token(app)
     for routes in (reading_routes, deciding_routes, asking_routes):
         app.include_router(routes(review))
-    return Gate(Pages(app, csrf), Guard(csrf, token, cookie))  # outside of all else: its headers are on every answer
+    return Gate(Pages(app, csrf), Guard(csrf, token, cookie))  # outermost, so that its headers are on every response

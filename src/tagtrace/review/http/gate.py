@@ -1,15 +1,15 @@
-"""Who may talk to the server, and what a browser may do with its answers.
+"""Security checks on every request, and security headers on every response.
 
-Every request passes, in this order:
+The checks are made in this order:
 
-Host      A page elsewhere may point a name of its own at 127.0.0.1 (DNS rebinding). On loopback only loopback names are
-          answered; elsewhere the access token is what keeps such a page out.
-token     Where the server listens to other machines, each request needs the token: as ``?token=`` once, which sets a
-          cookie, or as ``Authorization: Bearer``.
-Origin    A request that says it comes from another page is refused.
+Host      Another web page can make its own host name resolve to 127.0.0.1 (DNS rebinding). A server that listens on
+          loopback therefore only answers to loopback names. Otherwise the access token keeps such a page out.
+token     If other machines can reach the server, every request needs the access token: once as ``?token=``, which sets
+          a cookie, or as ``Authorization: Bearer``.
+Origin    A request from another web page is refused.
 CSRF      A POST needs the header ``X-Tagtrace`` with a token that only our own page can read, and a content type that
-          other pages cannot send unasked.
-size      Bodies are read up to a limit.
+          other pages cannot send without a preflight request.
+size      The size of request bodies is limited.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_BODY = 1_000_000
 MAX_BULK = 6_000_000
 MAX_IMPORT = 20_000_000
 LIMITS = {"/api/import": MAX_IMPORT, "/api/decisions/bulk": MAX_BULK}
-"""Of bodies that may be longer."""
+"""Size limits of paths that accept larger bodies, in bytes."""
 CONTENT_TYPES = ("application/json", "application/x-ndjson")
 
 HEADERS = {
@@ -48,7 +48,7 @@ HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own.
+    """Whether a host name or address is a loopback one.
 
     >>> [is_loopback(name) for name in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "localhost.evil.example")]
     [True, True, True, False, False]
@@ -63,17 +63,17 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Guard:
-    """What a server asks of its clients."""
+    """What the server requires from its clients."""
 
     csrf: str
     token: str | None = None
-    """Needed by every request where other machines can reach the server."""
+    """The access token that every request needs; None if only this machine can reach the server."""
     cookie: str = "tagtrace"
-    """The name of the cookie that holds the token."""
+    """The name of the cookie that stores the access token."""
 
 
 class RefusalError(Exception):
-    """A request that is not answered."""
+    """A request that is refused, with the HTTP status of the refusal."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -81,7 +81,7 @@ class RefusalError(Exception):
 
 
 class Gate:
-    """ASGI middleware: the checks above before each request, the headers on each answer."""
+    """ASGI middleware that checks each request and adds the security headers to each response."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app, self.guard = app, guard
@@ -90,7 +90,7 @@ class Gate:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":  # no web sockets here
+        if scope["type"] != "http":  # web sockets are not used
             await send({"type": "websocket.close", "code": 1008})
             return
         send = _with_headers(send, scope["path"])
@@ -114,12 +114,12 @@ class Gate:
     def _check_host(self, headers: Headers) -> None:
         hosts = headers.getlist("host")
         if len(hosts) != 1:
-            raise RefusalError(400, "a request needs one Host header")
+            raise RefusalError(400, "expected exactly one Host header in the request")
         if self.guard.token is None and not is_loopback(_name(hosts[0])):
-            raise RefusalError(421, "this server answers only to 127.0.0.1 and localhost; open the address it printed")
+            raise RefusalError(421, "this server only answers to 127.0.0.1 and localhost; open the address it printed")
 
     def _check_token(self, scope: Scope, headers: Headers) -> str | None:
-        """Raise unless the token is there; where it is in the address, return the address without it."""
+        """Raise if the access token is missing or wrong. If it is in the address, return the address without it."""
         if self.guard.token is None:
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -129,20 +129,20 @@ class Gate:
             return scope["path"] + (f"?{rest}" if rest else "")
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
         if not self._is_token(_cookie(headers, self.guard.cookie)) and not self._is_token(bearer):
-            raise RefusalError(401, "this server needs its token: open the address with ?token= that it printed")
+            raise RefusalError(401, "the access token is missing or wrong; open the address that the server printed")
         return None
 
     def _is_token(self, given: str) -> bool:
         return self.guard.token is not None and hmac.compare_digest(given.encode(), self.guard.token.encode())
 
     async def _welcome(self, location: str, send: Send) -> None:
-        """Keep the token in a cookie and leave the address that has it.
+        """Store the access token in a cookie and redirect to the address without it.
 
-        Lax, not strict: a link to a finding that a colleague sent is followed from another site. What changes anything
-        is a POST, which needs the page's own token besides.
+        The cookie is SameSite=Lax, not Strict, so that a link to a finding works from a colleague's message. Requests
+        that change anything are POST requests, which also need the token of the page.
         """
         cookie = f"{self.guard.cookie}={self.guard.token}; Path=/; HttpOnly; SameSite=Lax"
-        local = "/" + location.lstrip("/\\")  # never to another host
+        local = "/" + location.lstrip("/\\")  # never redirect to another host
         headers = [(b"location", local.encode("ascii", "ignore")), (b"set-cookie", cookie.encode())]
         await send({"type": "http.response.start", "status": 303, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
@@ -150,26 +150,26 @@ class Gate:
     def _check_origin(self, headers: Headers, *, is_read: bool) -> None:
         host, origin = headers["host"], headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
-            raise RefusalError(403, "the request comes from another page")
+            raise RefusalError(403, "requests from other web pages are refused; use the page that this server shows")
         is_followed = is_read and _is_navigation(headers)
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_followed:
-            raise RefusalError(403, "the request comes from another page")
+            raise RefusalError(403, "requests from other web pages are refused; use the page that this server shows")
 
     def _check_post(self, headers: Headers) -> None:
         if not hmac.compare_digest(headers.get("x-tagtrace", "").encode(), self.guard.csrf.encode()):
-            raise RefusalError(403, "the header X-Tagtrace is missing or stale; reload the page")
+            raise RefusalError(403, "the header X-Tagtrace is missing or out of date; reload the page")
         kind = headers.get("content-type", "").split(";")[0].strip().lower()
         if kind not in CONTENT_TYPES:
-            raise RefusalError(415, f"expected the content type {CONTENT_TYPES[0]}")
+            raise RefusalError(415, f"the content type is {kind[:40]!r}; send {CONTENT_TYPES[0]}")
 
 
 def _is_navigation(headers: Headers) -> bool:
-    """A link that was followed, which shows the page and tells nothing to where it came from."""
+    """Whether the request follows a link, which shows the page and reveals nothing to the page with the link."""
     return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
 
 
 def _name(host: str) -> str:
-    """A Host header without its port.
+    """The host name in a Host header, without the port; empty if the header is malformed.
 
     >>> _name("localhost:8321"), _name("[::1]:80"), _name("127.0.0.1")
     ('localhost', '::1', '127.0.0.1')
@@ -189,8 +189,8 @@ def _cookie(headers: Headers, name: str) -> str:
 
 
 async def _body(receive: Receive, headers: Headers, limit: int) -> bytes:
-    """The whole body, or a refusal as soon as it is too long."""
-    too_long = RefusalError(413, f"the request is larger than {limit:,} bytes; send less at once")
+    """The whole body; raises RefusalError as soon as it is larger than ``limit`` bytes."""
+    too_long = RefusalError(413, f"the request is larger than {limit:,} bytes; send it in smaller parts")
     length = headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > limit:
         raise too_long
@@ -198,7 +198,7 @@ async def _body(receive: Receive, headers: Headers, limit: int) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise RefusalError(400, "the client went away")
+            raise RefusalError(400, "the client closed the connection before the whole request arrived")
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > limit:
@@ -208,7 +208,7 @@ async def _body(receive: Receive, headers: Headers, limit: int) -> bytes:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A body that was read, for the application to read again."""
+    """A ``receive`` that gives the application a body that was read already."""
     is_sent = False
 
     async def replay() -> Message:

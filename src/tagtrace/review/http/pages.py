@@ -1,12 +1,16 @@
-"""The page and its files, shipped with the package and read once. A client names them; it never names a path.
+"""The page and its static files, which ship with the package.
 
-The page asks for its files under an address that holds the fingerprint of all of them: a browser keeps them, and asks
-again only for those of another version.
+All files are read once, when the server starts, into a dictionary from relative name (``core/api.js``) to content. A
+request can only name a key of that dictionary, so that no path from a client ever reaches the file system.
+
+The page asks for its files under an address that contains the fingerprint of all of them. Browsers keep these files
+for good, and ask again only when another version is installed, because its address differs.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -31,7 +35,7 @@ FOREVER = "public, max-age=31536000, immutable"
 
 @dataclass(frozen=True)
 class File:
-    """A static file in memory."""
+    """The content and type of a static file."""
 
     content: bytes
     kind: str
@@ -46,15 +50,16 @@ def fingerprint(*contents: bytes) -> str:
 
 
 def read_files() -> dict[str, File]:
-    """The files that may be asked for, by name."""
-    paths = sorted(path for path in STATIC.iterdir() if path.suffix in TYPES)
-    return {path.name: File(path.read_bytes(), TYPES[path.suffix]) for path in paths}
+    """The static files, by their name relative to the folder: ``main.js``, ``core/api.js``."""
+    paths = sorted(path for path in STATIC.rglob("*") if path.suffix in TYPES and path.is_file())
+    return {path.relative_to(STATIC).as_posix(): File(path.read_bytes(), TYPES[path.suffix]) for path in paths}
 
 
 class Pages:
-    """ASGI middleware: the shell, the same for all views, and the static files; all else is the application's.
+    """ASGI middleware that serves the page, which is the same for all views, and its static files.
 
-    A first page asks for some forty files, so they pass no routing.
+    Other requests go to the application. The page asks for some forty files when it is first opened, so they are
+    answered here, before any routing.
     """
 
     def __init__(self, app: ASGIApp, csrf: str) -> None:
@@ -73,13 +78,18 @@ class Pages:
             return self._shell(scope["path"][1:] or "project")
         if not scope["path"].startswith("/static/"):
             return None
-        of, _, name = scope["path"].removeprefix("/static/").rpartition("/")
-        if name not in self.files or "/" in of:
-            return refusal(404, "there is no such file")
-        headers = {"etag": self.tags[name], "cache-control": FOREVER if of == self.version else "no-cache"}
+        version, name = self._split(scope["path"].removeprefix("/static/"))
+        if name not in self.files:
+            return refusal(404, "this file does not exist; reload the page")
+        headers = {"etag": self.tags[name], "cache-control": FOREVER if version == self.version else "no-cache"}
         if Headers(scope=scope).get("if-none-match") == self.tags[name]:
             return Response(status_code=304, headers=headers)
         return Response(self.files[name].content, media_type=self.files[name].kind, headers=headers)
+
+    def _split(self, name: str) -> tuple[str, str]:
+        """The version and the name in ``VERSION/core/api.js`` or ``core/api.js``; a version may be an old one."""
+        version, _, rest = name.partition("/")
+        return (version, rest) if re.fullmatch(r"[0-9a-f]{32}", version) else ("", name)
 
     def _shell(self, view: str) -> Response:
         twin = f"/api/{view}"

@@ -1,4 +1,4 @@
-"""The bodies of requests, checked as they arrive. Keys that are not known are ignored."""
+"""The JSON bodies of requests, validated by pydantic. Unknown keys are ignored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tagtrace.review.decisions.decide import Wish
+from tagtrace.review.decisions.decide import DecisionRequest
 
 Text = Annotated[str, Field(max_length=10_000)]
 Name = Annotated[str, Field(max_length=200)]
@@ -28,37 +28,37 @@ class DecisionBody(Body):
     stop: Number
     rank: Number | None = None
     labels: Labels | None = None
-    """One a token, for accept and relabel; null takes the proposed ones of the finding."""
+    """One label per token, for accept and relabel; null means the proposed labels of the finding."""
     note: Text | None = ""
     base: Number | None = None
-    """The decision the reviewer saw for that place."""
+    """The id of the last decision on these tokens that the reviewer has seen."""
     key: Name | None = None
-    """A unique string: sent again, the decision is not made twice."""
+    """A unique string. A decision that is sent twice with the same key is made once."""
 
-    def wish(self, key: str | None = None) -> Wish:
+    def request(self, key: str | None = None) -> DecisionRequest:
         values: dict[str, Any] = {**dict(self), "note": self.note or "", "key": self.key or key}
-        return Wish(**values)
+        return DecisionRequest(**values)
 
 
 class BulkBody(Body):
-    """Decisions that are made, and undone, together."""
+    """Decisions that are made together and undone together."""
 
     decisions: Annotated[list[DecisionBody], Field(min_length=1, max_length=MAX_TOGETHER)]
     key: Name | None = None
 
-    def wishes(self) -> list[Wish]:
+    def requests(self) -> list[DecisionRequest]:
         keys = [None if self.key is None else f"{self.key}#{number}" for number in range(len(self.decisions))]
-        return [one.wish(key) for one, key in zip(self.decisions, keys, strict=True)]
+        return [one.request(key) for one, key in zip(self.decisions, keys, strict=True)]
 
 
 class TurnBody(Body):
-    """An undo or redo."""
+    """An undo or a redo."""
 
     key: Name | None = None
 
 
 class EditBody(Body):
-    """Tokens of a training sentence that get other labels, or none (null)."""
+    """New labels for tokens of a training sentence; null removes the labels."""
 
     sentence_number: Number
     start: Number
@@ -67,7 +67,7 @@ class EditBody(Body):
 
 
 class SupposeBody(Body):
-    """A prediction, and what is supposed about the training labels."""
+    """A what-if: a prediction, and hypothetical changes of training labels."""
 
     sentence: Text
     start: Number
@@ -76,11 +76,11 @@ class SupposeBody(Body):
     data: Literal["dev", "train"] | None = None
     edits: Annotated[list[EditBody], Field(max_length=MAX_TOGETHER)] = []
     pattern: Number | None = None
-    """All findings of it as edits."""
+    """The number of a pattern whose findings are all fixed."""
 
 
 class JobBody(Body):
-    """``verify`` with the fields of a what-if, or ``prepare`` for questions with a curvature, or for what-ifs."""
+    """A job: ``verify`` retrains for a what-if and has its fields; ``prepare`` computes a curvature."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -88,5 +88,5 @@ class JobBody(Body):
     curvature: Name = "auto"
     score: Name = "influence"
     training: Name = "token"
-    """The kind of training segments."""
+    """The training units that are ranked: token, entity, segment, sentence or document."""
     what_if: bool = False

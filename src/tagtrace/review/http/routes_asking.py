@@ -1,4 +1,4 @@
-"""Questions to the model: why, what if, and long work in the background."""
+"""Routes that use the model: explanations, what-ifs, and long computations in the background."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def asking_routes(review: Review) -> APIRouter:
         sentence: Text, start: int, stop: int, target: Text = "predicted", score: Text = "cosine",
         curvature: Text = "identity", kind: Text = "token", top: int = 20,
         data: Annotated[Literal["dev", "train"] | None, Query()] = None,
-        wait: Annotated[bool, Query(description="False: by the identity where the curvature is not ready")] = True,
+        wait: Annotated[bool, Query(description="False: use the identity if the curvature is not computed yet")] = True,
     ) -> Answer:  # fmt: skip
         model = review.the_model()
         query, origin = model.ask(sentence, start, stop, target, data)
@@ -41,7 +41,7 @@ def asking_routes(review: Review) -> APIRouter:
     @router.post(
         "/what-if",
         responses=answers.documented(answers.WhatIfAnswer),
-        summary="A prediction as it would be if training labels were others",
+        summary="The effect of changed training labels on a prediction",
     )
     def what_if(body: SupposeBody) -> Answer:
         model = review.the_model()
@@ -51,7 +51,7 @@ def asking_routes(review: Review) -> APIRouter:
         "/jobs",
         responses=answers.documented(answers.JobStarted, 201),
         status_code=201,
-        summary="Retrain exactly (verify), or work out a curvature (prepare)",
+        summary="Start a job that retrains (verify) or computes a curvature (prepare)",
     )
     def start_job(body: JobBody) -> Answer:
         model = review.the_model()
@@ -73,7 +73,7 @@ def asking_routes(review: Review) -> APIRouter:
     @router.get(
         "/jobs/{number}",
         responses=answers.documented(answers.JobAnswer),
-        summary="How far a job is, and what came of it",
+        summary="The progress and the result of a job",
     )
     def job(number: int) -> Answer:
         return Answer(review.jobs.get(number).to_json())
@@ -90,7 +90,7 @@ def _suppose_body(body: JobBody) -> SupposeBody:
 
 
 def _supposed(model: Model, body: SupposeBody) -> tuple[Question, list[Edit]]:
-    """The prediction asked about, and the edits that are supposed."""
+    """The prediction and the hypothetical edits of a what-if."""
     query, _ = model.ask(body.sentence, body.start, body.stop, body.target, body.data)
     return query, model.edits(
         [(one.sentence_number, one.start, one.stop, one.labels) for one in body.edits], body.pattern

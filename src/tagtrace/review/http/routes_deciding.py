@@ -1,4 +1,4 @@
-"""What changes decisions, and what is made of them."""
+"""Routes that make decisions, undo them, and export or import them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def deciding_routes(review: Review) -> APIRouter:
         "/decisions",
         responses=answers.documented(answers.DecidedAnswer, 201),
         status_code=201,
-        summary="Decide; the answer comes when the decision is on the disk",
+        summary="Make a decision; the response is sent when it is on disk",
     )
     def decide(body: DecisionBody, reviewer: ReviewerHeader = None) -> Answer:
-        (row,) = decisions.decide(reviewer_of(review, reviewer), [body.wish()])
+        (row,) = decisions.decide(reviewer_of(review, reviewer), [body.request()])
         with decisions.reading() as ledger:
             place = ledger.place_of(row)
             found = {
@@ -51,27 +51,25 @@ def deciding_routes(review: Review) -> APIRouter:
         "/decisions/bulk",
         responses=answers.documented(answers.BulkAnswer, 201),
         status_code=201,
-        summary="Decide on many places at once, all or none",
+        summary="Make many decisions together, all or none",
     )
     def bulk(body: BulkBody, reviewer: ReviewerHeader = None) -> Answer:
-        rows = decisions.decide(reviewer_of(review, reviewer), body.wishes())
+        rows = decisions.decide(reviewer_of(review, reviewer), body.requests())
         with decisions.reading() as ledger:
             conflicts = sum(ledger.has_conflict(ledger.place_of(row), row.sentence_number) for row in rows)
             found = {"ids": [row.id for row in rows], "version": ledger.last, "conflicts": conflicts}
-        return Answer({**found, "ranks": touched(review.texts, rows)}, 201)
+        return Answer({**found, "ranks": touched(review.data, rows)}, 201)
 
     @router.post(
         "/undo",
         responses=answers.documented(answers.UndoAnswer),
-        summary="Undo the reviewer's last decision, or those made together",
+        summary="Undo the reviewer's last decision, or the decisions made together with it",
     )
     def undo(body: TurnBody, reviewer: ReviewerHeader = None) -> Answer:
         name = reviewer_of(review, reviewer)
         return Answer(_turned(review, name, "undone", decisions.undo(name, body.key)))
 
-    @router.post(
-        "/redo", responses=answers.documented(answers.RedoAnswer), summary="Take the reviewer's last undo back"
-    )
+    @router.post("/redo", responses=answers.documented(answers.RedoAnswer), summary="Redo what the reviewer undid last")
     def redo(body: TurnBody, reviewer: ReviewerHeader = None) -> Answer:
         name = reviewer_of(review, reviewer)
         return Answer(_turned(review, name, "redone", decisions.redo(name, body.key)))
@@ -87,18 +85,18 @@ def deciding_routes(review: Review) -> APIRouter:
         files = [f"{review.export.name}/{path.name}" for path in (made.data, made.log)]
         return Answer({"files": files, "changed": made.num_changed, "conflicts": made.num_conflicts})
 
-    @router.get("/export/data", summary="The corrected data, as exported last")
+    @router.get("/export/data", summary="The corrected data of the last export")
     def exported_data() -> Response:
-        return _download(review.export / review.texts.corpus.path.name)
+        return _download(review.export / review.data.corpus.path.name)
 
-    @router.get("/export/log", summary="The log of changes, as exported last")
+    @router.get("/export/log", summary="The log of changes of the last export")
     def exported_log() -> Response:
         return _download(review.export / LOG)
 
     @router.post(
         "/import",
         responses=answers.documented(answers.ImportAnswer),
-        summary='Make decisions of an exported log: its text, or {"log": its text}',
+        summary='Import an exported log as decisions: its text, or {"log": its text}',
     )
     async def import_changes(request: Request, reviewer: ReviewerHeader = None) -> Answer:
         name, text = reviewer_of(review, reviewer), _log_text(await request.body())
@@ -113,7 +111,7 @@ def _turned(review: Review, reviewer: str, what: str, rows: Sequence[Decision]) 
         stacks = ledger.stacks(reviewer)
         return {
             what: len(rows),
-            "ranks": touched(review.texts, rows),
+            "ranks": touched(review.data, rows),
             "version": ledger.last,
             "undo": len(stacks.done),
             "redo": len(stacks.undone),
@@ -122,16 +120,16 @@ def _turned(review: Review, reviewer: str, what: str, rows: Sequence[Decision]) 
 
 def _download(path: Path) -> Response:
     if not path.is_file():
-        raise NotFoundError("nothing was exported yet; export first")
+        raise NotFoundError("there is no export yet; export the data first")
     return FileResponse(path, media_type="application/octet-stream", filename=path.name)
 
 
 def _log_text(body: bytes) -> str:
-    """The log in a request: its lines as they are, or as one string under the key ``log``."""
+    """The text of the log in a request, which is the whole body or the value of the key ``log``."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
-        raise DataError("the log is not UTF-8; give a log that was exported") from None
+        raise DataError("the log is not UTF-8; choose a log that was exported by this page") from None
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):

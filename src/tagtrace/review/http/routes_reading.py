@@ -1,4 +1,4 @@
-"""What can be read: the project, its findings and its mispredictions."""
+"""Routes that read: the project, its findings, errors, patterns and history."""
 
 from __future__ import annotations
 
@@ -23,24 +23,27 @@ MAX_NAME = 100
 Text = Annotated[str, Query(max_length=500)]
 Optional = Annotated[int | None, Query()]
 ReviewerHeader = Annotated[
-    str | None, Header(alias="X-Reviewer", description="Who decides, percent-encoded; the server's reviewer if absent.")
+    str | None,
+    Header(
+        alias="X-Reviewer", description="The reviewer's name, percent-encoded. Default: the reviewer of the server."
+    ),
 ]
 
 
 def reviewer_of(review: Review, header: str | None) -> str:
-    """Who a request is from."""
+    """The name of the reviewer who sent a request."""
     name = review.reviewer if header is None else unquote(header).strip()
     if not name or len(name) > MAX_NAME or not name.isprintable():
-        raise OptionError(f"a reviewer's name has 1 to {MAX_NAME} printable characters")
+        raise OptionError(f"the reviewer's name is not valid; expected 1 to {MAX_NAME} printable characters")
     return name
 
 
 def _number(text: str) -> float:
-    """A number from a form; without one, less than all."""
+    """The number in a text field; minus infinity if the field is empty."""
     try:
         return float(text) if text.strip() else -inf
     except ValueError:
-        raise OptionError(f"min_loss {text[:20]!r}: expected a number") from None
+        raise OptionError(f"the minimum loss is {text[:20]!r}; expected a number") from None
 
 
 def reading_routes(review: Review) -> APIRouter:
@@ -49,13 +52,13 @@ def reading_routes(review: Review) -> APIRouter:
     @router.get(
         "/project",
         responses=answers.documented(answers.ProjectAnswer),
-        summary="The project, its size, and how far its review is",
+        summary="The project, its size and the progress of the review",
     )
     def project(reviewer: ReviewerHeader = None) -> Answer:
         return Answer(describe(review, reviewer_of(review, reviewer)))
 
     @router.get(
-        "/errors", responses=answers.documented(answers.ErrorsAnswer), summary="Mispredictions of the held-out data"
+        "/errors", responses=answers.documented(answers.ErrorsAnswer), summary="Mispredictions on the held-out data"
     )
     def errors(
         pair: Text = "",
@@ -73,13 +76,17 @@ def reading_routes(review: Review) -> APIRouter:
     @router.get(
         "/patterns",
         responses=answers.documented(answers.PatternsAnswer),
-        summary="Systematic mistakes, with the progress of each",
+        summary="Patterns of findings, with the progress of each",
     )
     def patterns() -> Answer:
         with review.decisions.reading() as ledger:
             return Answer(findings.list_patterns(ledger))
 
-    @router.get("/findings", responses=answers.documented(answers.FindingsAnswer), summary="Findings by rank, filtered")
+    @router.get(
+        "/findings",
+        responses=answers.documented(answers.FindingsAnswer),
+        summary="Findings that match the filters, by rank",
+    )
     def all_findings(
         pattern: Annotated[str, Query(pattern=r"^\d{0,9}$")] = "", change: Text = "", status: Text = "all",
         text: Text = "", document: Text = "", offset: int = 0, limit: int = 50, rank: Optional = None,
@@ -106,9 +113,9 @@ def reading_routes(review: Review) -> APIRouter:
         rank: Optional = None, sentence_number: Optional = None, start: Optional = None, stop: Optional = None,
         offset: int = 0, limit: int = findings.MAX_ITEMS,
     ) -> Answer:  # fmt: skip
-        one = review.texts.by_rank.get(-1 if rank is None else rank)
+        one = review.data.by_rank.get(-1 if rank is None else rank)
         if rank is not None and one is None:
-            raise NotFoundError(f"there is no finding {rank}")
+            raise NotFoundError(f"finding {rank} does not exist; reload the page")
         if one is not None:
             sentence_number, start, stop = (
                 one.sentence_number,
@@ -116,7 +123,7 @@ def reading_routes(review: Review) -> APIRouter:
                 one.stop if stop is None else stop,
             )
         if sentence_number is None or start is None or stop is None:
-            raise OptionError("give a rank, or sentence, start and stop")
+            raise OptionError("the segment is missing; give a rank, or sentence_number, start and stop")
         with review.decisions.reading() as ledger:
             return Answer(findings.occurrences(ledger, (sentence_number, start, stop), one, offset, limit))
 
@@ -128,7 +135,7 @@ def reading_routes(review: Review) -> APIRouter:
     @router.get(
         "/changes",
         responses=answers.documented(answers.ChangesAnswer),
-        summary="Findings that were touched after a version",
+        summary="Findings that changed after a version",
     )
     def changes(since: int = 0) -> Answer:
         with review.decisions.reading() as ledger:
@@ -138,12 +145,12 @@ def reading_routes(review: Review) -> APIRouter:
 
 
 def describe(review: Review, reviewer: str) -> dict[str, Any]:
-    """The project as the page needs to know it."""
-    texts, held = review.texts, review.held
+    """The project as the page shows it."""
+    data, held = review.data, review.held
     with review.decisions.reading() as ledger:
         stacks = ledger.stacks(reviewer)
         state = {
-            "progress": ledger.progress(texts.by_rank),
+            "progress": ledger.progress(data.by_rank),
             "others": ledger.num_others(),
             "version": ledger.last,
             "conflicts": ledger.num_conflicts(),
@@ -154,22 +161,22 @@ def describe(review: Review, reviewer: str) -> dict[str, Any]:
         "name": review.name,
         "reviewer": reviewer,
         "tagtrace": __version__,
-        "labels": list(texts.labels.labels),
-        "types": list(texts.labels.types),
-        "scheme": texts.labels.scheme,
+        "labels": list(data.labels.labels),
+        "types": list(data.labels.types),
+        "scheme": data.labels.scheme,
         "counts": {
-            "sentences": len(texts.sentences),
-            "tokens": texts.num_tokens,
-            "findings": len(texts.findings),
-            "patterns": len(texts.patterns),
+            "sentences": len(data.sentences),
+            "tokens": data.num_tokens,
+            "findings": len(data.findings),
+            "patterns": len(data.patterns),
             "errors": len(held.found) if held is not None and held.is_ready else 0,
         },
-        "has": {"errors": held is not None and held.is_ready, "findings": bool(texts.findings)},
+        "has": {"errors": held is not None and held.is_ready, "findings": bool(data.findings)},
         "preparing": {"errors": None if held is None else held.progress},
         "note": review.note or (None if held is None else held.problem),
         "scores": list(SCORES),
         "curvatures": list(CURVATURES),
         "kinds": list(KINDS),
-        "asking": {"score": "cosine", "curvature": "identity"} if review.model is None else review.model.usual,
+        "asking": {"score": "cosine", "curvature": "identity"} if review.model is None else review.model.defaults,
         **state,
     }

@@ -1,4 +1,4 @@
-"""Serving the page: a socket, an address to open, and uvicorn until it is stopped."""
+"""Serve the page with uvicorn until it is stopped."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tagtrace.review.http.gate import is_loopback
 from tagtrace.review.review import Review
 
 PORT = 8321
-"""Where it is free."""
+"""The default port, used if it is free."""
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """A socket at a port: the one asked for; without one 8321, or any that is free."""
+    """A listening socket on ``port``; if that is None, on 8321 or, if that is taken, on any free port."""
     if port is None:
         with suppress(OSError):
             return _bound(host, PORT)
@@ -31,12 +31,12 @@ def listen(host: str, port: int | None) -> socket.socket:
         return _bound(host, port or 0)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise OptionError(f"cannot listen at {host}:{port or 0} ({reason}); try another --host or --port") from None
+        raise OptionError(f"cannot listen at {host}:{port or 0} ({reason}); choose another host or port") from None
 
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm, which adds 40 ms to answers, off where a socket says that it is TCP
+    # asyncio only switches off Nagle's algorithm, which delays responses by 40 ms, for sockets made with IPPROTO_TCP
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
@@ -50,7 +50,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def address(sock: socket.socket, host: str, token: str | None) -> str:
-    """What to open in a browser."""
+    """The address to open in a browser."""
     port = sock.getsockname()[1]
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
     shown = f"[{name}]" if ":" in name else name
@@ -67,9 +67,11 @@ def serve(
     say: Callable[[str], None] = print,
     listening: socket.socket | None = None,
 ) -> None:
-    """Serve until Ctrl-C. Another address than this machine's own needs ``allow_remote``, and clients the token.
+    """Serve a project until Ctrl-C.
 
-    ``listening`` is what ``listen`` returned for the host and port, where the caller has made sure of them before.
+    An address that other machines can reach needs ``allow_remote``; clients then need the token in the address that
+    ``say`` is called with. ``listening`` is a socket that ``listen`` returned for the host and port, if the caller has
+    made one already.
     """
     check_host(host, allow_remote=allow_remote)
     token = None if is_loopback(host) else secrets.token_urlsafe(24)
@@ -89,12 +91,12 @@ def serve(
     if browser:
         threading.Timer(0.5, webbrowser.open, (url,)).start()
     uvicorn.Server(config).run(sockets=[sock])
-    if review.is_busy:  # a process that ends in the middle of a computation waits for it; decisions are on the disk
+    if review.is_busy:  # do not wait for computations in other threads; all decisions are on disk
         sys.stdout.flush()
         os._exit(0)
 
 
 def check_host(host: str, *, allow_remote: bool) -> None:
-    """Raise where other machines could reach the server and nobody said that they may."""
+    """Raise an error if other machines can reach ``host`` and that is not allowed explicitly."""
     if not allow_remote and not is_loopback(host):
-        raise OptionError(f"--host {host}: other machines could reach the page; pass --allow-remote if they should")
+        raise OptionError(f"other machines can reach {host}; set allow_remote to permit that, or listen at 127.0.0.1")

@@ -1,1 +1,1 @@
-"""What the page asks of the tagger and the index: mispredictions, explanations, what-ifs."""
+"""What the page shows of the data, the tagger and the index: findings, mispredictions, explanations, what-ifs."""

@@ -1,4 +1,4 @@
-"""Explainers of one index, one for each curvature, that share what they can and answer one question at a time."""
+"""Explainers of one index, one per curvature. They share the rows of the index; each answers one query at a time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tagtrace.tagger import Rows
 from tagtrace.tagger.objective import Evaluation, Objective
 
 CURVED: tuple[Score, ...] = ("influence", "relative")
-"""Scores with a curvature."""
+"""Scores that use a curvature."""
 MAX_EVALUATIONS = 400
-"""Of the objective, in one retraining: the default of ``Retrainer.retrain``."""
+"""Maximum number of evaluations of the objective in one retraining, the default of ``Retrainer.retrain``."""
 
 
 class CountedObjective(Objective):
-    """Tells how often it was evaluated."""
+    """An objective that reports each evaluation to its explainer."""
 
     def __init__(self, explainer: SharedExplainer) -> None:
         super().__init__(explainer.head, explainer.rows, explainer.index.manifest.fit.l2)
@@ -35,7 +35,7 @@ class CountedObjective(Objective):
 
 
 class SharedExplainer(Explainer):
-    """An explainer whose rows belong to several, and whose retraining can be watched."""
+    """An explainer that shares its rows with others, and whose retraining reports its progress."""
 
     def __init__(self, index: Index, curvature: Curvature, rows: Callable[[], Rows]) -> None:
         super().__init__(index, curvature)
@@ -53,7 +53,7 @@ class SharedExplainer(Explainer):
 
     @contextmanager
     def watched(self, watcher: Progress | None) -> Iterator[None]:
-        """Tell ``watcher`` about work inside the block: sentences of a Hessian, or evaluations of the objective."""
+        """Report progress to ``watcher`` inside the block: sentences of a Hessian, or evaluations of the objective."""
         self._watcher, self._num_evaluations, self.progress = watcher, 0, watcher
         try:
             yield
@@ -61,13 +61,14 @@ class SharedExplainer(Explainer):
             self._watcher = self.progress = None
 
     def count(self) -> None:
+        """Count and report one evaluation of the objective."""
         self._num_evaluations += 1
         if self._watcher is not None:
             self._watcher(min(self._num_evaluations, MAX_EVALUATIONS), MAX_EVALUATIONS)
 
 
 class Explainers:
-    """By curvature. Whoever asks has an explainer alone; those of other curvatures answer meanwhile."""
+    """The explainers by curvature. One thread at a time uses an explainer; other curvatures can be used meanwhile."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
@@ -85,18 +86,19 @@ class Explainers:
         return self.index.rows(torch.float32)
 
     def is_ready(self, curvature: Curvature, score: Score, kind: SegmentKind) -> bool:
-        """Whether a question has no preparation to wait for."""
+        """Whether an explanation can be computed at once, because the curvature is ready."""
         if curvature == "identity" or score not in CURVED:
             return True
         return (curvature, kind if score == "relative" else "") in self._ready
 
     def made_ready(self, curvature: Curvature, score: Score, kind: SegmentKind) -> None:
-        """Remember that such a question was answered."""
+        """Remember that the curvature is ready for such explanations."""
         if score in CURVED:
             self._ready |= {(curvature, ""), (curvature, kind if score == "relative" else "")}
 
     @property
     def is_ready_for_edits(self) -> bool:
+        """Whether a what-if can be computed at once."""
         explainer, _ = self._found.get("auto edits", (None, None))
         return explainer is not None and "retrainer" in vars(explainer)
 
@@ -104,7 +106,10 @@ class Explainers:
     def of(
         self, curvature: Curvature, watcher: Progress | None = None, *, edits: bool = False
     ) -> Iterator[SharedExplainer]:
-        """The explainer of a curvature, for the block alone; with ``edits`` one apart, as retraining takes long."""
+        """The explainer of a curvature, which no other thread uses inside the block.
+
+        What-ifs (``edits``) have an explainer of their own, because retraining takes long.
+        """
         with self._lock:
             key = f"{curvature} edits" if edits else curvature
             if key not in self._found:

@@ -1,4 +1,4 @@
-"""Long work in the background, asked about by number."""
+"""Long computations in the background, identified by number."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from tagtrace.review.decisions.decide import NotFoundError
 _log = logging.getLogger(__name__)
 
 MAX_WAITING = 20
+"""Maximum number of jobs that are running or waiting."""
 MAX_KEPT = 200
+"""Maximum number of jobs whose results are kept."""
 
 
 @dataclass
 class Job:
-    """Work, how far it is, and what came of it."""
+    """The state, the progress and the result of a computation."""
 
     state: Literal["running", "done", "failed"] = "running"
     progress: tuple[int, int] | None = None
@@ -39,7 +41,7 @@ class Job:
 
 
 class Jobs:
-    """One at a time, in the order they came."""
+    """Runs jobs one at a time, in the order in which they were started."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="job")
@@ -48,10 +50,10 @@ class Jobs:
         self._lock = threading.Lock()
 
     def start(self, work: Callable[[Progress], dict[str, Any]]) -> int:
-        """Do ``work``, which may tell its progress, and remember what it returns."""
+        """Run ``work`` in the background, with a progress callback, and return the number of the job."""
         with self._lock:
             if sum(job.state == "running" for job in self._jobs.values()) >= MAX_WAITING:
-                raise TagtraceError(f"{MAX_WAITING} jobs are waiting already; try again when some are done")
+                raise TagtraceError(f"{MAX_WAITING} jobs are already waiting; try again later")
             number, job = next(self._numbers), Job()
             self._jobs[number] = job
             while len(self._jobs) > MAX_KEPT:
@@ -62,7 +64,7 @@ class Jobs:
     def get(self, number: int) -> Job:
         job = self._jobs.get(number)
         if job is None:
-            raise NotFoundError(f"there is no job {number}; the server may have been started again since")
+            raise NotFoundError(f"there is no job {number}; if the server was restarted, start the job again")
         return job
 
     @property
@@ -83,5 +85,5 @@ def _run(job: Job, work: Callable[[Progress], dict[str, Any]]) -> None:
     except TagtraceError as error:
         job.error, job.state = " ".join(str(error).split()), "failed"
     except Exception as error:
-        _log.exception("a job failed")
-        job.error, job.state = f"unexpected {type(error).__name__}; see the server's messages", "failed"
+        _log.exception("job failed")
+        job.error, job.state = f"unexpected {type(error).__name__}; see the output of the server for details", "failed"

@@ -1,4 +1,4 @@
-"""Findings, patterns and other places as the page shows them, with what was decided."""
+"""Findings, patterns, occurrences and the history as the page shows them, with their decisions."""
 
 from __future__ import annotations
 
@@ -12,31 +12,23 @@ from tagtrace.findings.finding import Finding
 from tagtrace.review.decisions.database import Decision
 from tagtrace.review.decisions.decide import NotFoundError, check_segment
 from tagtrace.review.decisions.ledger import STATUSES, Ledger, Place, status_of
-from tagtrace.review.training_data import Segment, Texts, context
+from tagtrace.review.training_data import SegmentKey, TrainingData, context
 
 MAX_ITEMS = 1000
-"""Of one answer."""
+"""Maximum number of items in one response."""
 _FIELDS = tuple(each.name for each in fields(Finding))
 _PAST = (
-    "id",
-    "time",
-    "reviewer",
-    "action",
-    "rank",
-    "sentence_number",
-    "sentence",
-    "start",
-    "stop",
-    "given",
-    "labels",
+    "id", "time", "reviewer", "action", "rank", "sentence_number", "sentence", "start", "stop", "given", "labels",
     "note",
-)
+)  # fmt: skip
 
 
 def page(items: Sequence[Any], offset: int, limit: int) -> Sequence[Any]:
-    """The items to show."""
+    """The items of one page of a list."""
     if offset < 0 or not 0 <= limit <= MAX_ITEMS:
-        raise OptionError(f"offset {offset}, limit {limit}: expected 0 or more, and 0 to {MAX_ITEMS:,}")
+        raise OptionError(
+            f"offset {offset}, limit {limit}: expected an offset of 0 or more and a limit of 0 to {MAX_ITEMS:,}"
+        )
     return items[offset : offset + limit]
 
 
@@ -51,16 +43,19 @@ def list_findings(
     limit: int = 50,
     rank: int | None = None,
 ) -> dict[str, Any]:
-    """The findings that pass every filter, by rank; with ``rank``, the page of them that it is on, or would be."""
+    """One page of the findings that match all filters, by rank.
+
+    If ``rank`` is given, it is the page that contains this rank, or would contain it if the finding matched.
+    """
     if status not in ("all", "conflict", *STATUSES):
-        raise OptionError(f"status {status!r}: expected all, conflict, {', '.join(STATUSES)}")
-    found = list(ledger.texts.findings)
+        raise OptionError(f"unknown status {status!r}; expected all, conflict, {', '.join(STATUSES)}")
+    found = list(ledger.data.findings)
     if pattern is not None:
         found = [one for one in found if one.pattern == pattern]
     if change.strip():
         found = [one for one in found if _is_change(one.change, change)]
     if text:
-        found = [one for one in found if text.lower() in ledger.texts.searched[one.rank]]
+        found = [one for one in found if text.lower() in ledger.data.searched[one.rank]]
     if document:
         found = [one for one in found if document.lower() in one.document.lower()]
     if status == "conflict":
@@ -76,7 +71,7 @@ def list_findings(
 
 
 def _is_change(change: str, asked: str) -> bool:
-    """Whether a change is the one asked for: ``LOC -> ORG``, ``loc→org``, or ``ORG`` on either side of the arrow."""
+    """Whether a change matches a filter: ``LOC -> ORG``, ``loc→org``, or ``ORG`` for either side of the arrow."""
     sides, wanted = _sides(change), _sides(asked)
     if len(wanted) > 1:
         return sides == wanted
@@ -88,7 +83,7 @@ def _sides(change: str) -> list[str]:
 
 
 def finding_json(ledger: Ledger, one: Finding) -> dict[str, Any]:
-    """A finding with what was decided on it."""
+    """A finding with its current decision."""
     row = ledger.current(one.rank)
     status = "open" if row is None else status_of(row)
     return {
@@ -103,11 +98,11 @@ def finding_json(ledger: Ledger, one: Finding) -> dict[str, Any]:
 
 
 def one_finding(ledger: Ledger, rank: int) -> dict[str, Any]:
-    """A finding with the whole of its sentence."""
-    one = ledger.texts.by_rank.get(rank)
+    """A finding with its whole sentence."""
+    one = ledger.data.by_rank.get(rank)
     if one is None:
-        raise NotFoundError(f"there is no finding {rank}; there are {len(ledger.texts.findings):,}")
-    sentence = ledger.texts.sentences[one.sentence_number]
+        raise NotFoundError(f"finding {rank} does not exist; reload the page")
+    sentence = ledger.data.sentences[one.sentence_number]
     whole = {"sentence_tokens": list(sentence.tokens), "sentence_labels": list(sentence.labels)}
     return {**finding_json(ledger, one), **whole}
 
@@ -126,12 +121,12 @@ def decision_json(row: Decision) -> dict[str, Any]:
     }
 
 
-def place_json(ledger: Ledger, segment: Segment, rank: int | None = None) -> dict[str, Any]:
-    """A training segment in its context, with what was decided on the finding of a rank, or on exactly the segment."""
+def place_json(ledger: Ledger, segment: SegmentKey, rank: int | None = None) -> dict[str, Any]:
+    """A training segment in its context, with the current decision on it or, if ``rank`` is given, on that finding."""
     number, start, stop = segment
-    sentence = ledger.texts.sentences[number]
+    sentence = ledger.data.sentences[number]
     if rank is None:
-        rank = ledger.texts.rank_at.get(segment)
+        rank = ledger.data.rank_at.get(segment)
     place: Place = segment if rank is None else rank
     row = ledger.current(place)
     return {
@@ -149,40 +144,40 @@ def place_json(ledger: Ledger, segment: Segment, rank: int | None = None) -> dic
 
 
 def occurrences(
-    ledger: Ledger, segment: Segment, finding: Finding | None = None, offset: int = 0, limit: int = MAX_ITEMS
+    ledger: Ledger, segment: SegmentKey, finding: Finding | None = None, offset: int = 0, limit: int = MAX_ITEMS
 ) -> dict[str, Any]:
-    """Other places with the same tokens and labels; first those that are findings of the same change as ``finding``."""
-    texts = ledger.texts
+    """Other segments with the same tokens and labels; findings with the same change as ``finding`` come first."""
+    data = ledger.data
 
-    def rank_at(one: Segment) -> int | None:
+    def rank_at(one: SegmentKey) -> int | None:
         if finding is None:
             return None
         shift = one[1] - segment[1]
-        return texts.rank_at.get((one[0], finding.start + shift, finding.stop + shift))
+        return data.rank_at.get((one[0], finding.start + shift, finding.stop + shift))
 
     def is_alike(rank: int | None) -> bool:
-        other = None if rank is None else texts.by_rank[rank]
-        return other is not None and finding is not None and _wish(other) == _wish(finding)
+        other = None if rank is None else data.by_rank[rank]
+        return other is not None and finding is not None and _proposal(other) == _proposal(finding)
 
-    found = [(one, rank_at(one)) for one in texts.occurrences(check_segment(texts, segment))]
-    found.sort(key=lambda one: not is_alike(one[1]))  # stable; decisions change nothing in the order
+    found = [(one, rank_at(one)) for one in data.occurrences(check_segment(data, segment))]
+    found.sort(key=lambda one: not is_alike(one[1]))  # stable, and independent of decisions
     items = [{**place_json(ledger, one, rank), "is_alike": is_alike(rank)} for one, rank in page(found, offset, limit)]
     num_alike = sum(is_alike(rank) and ledger.status(rank) == "open" for _, rank in found if rank is not None)
     return {"total": len(found), "alike": num_alike, "items": items}
 
 
-def _wish(finding: Finding) -> tuple[tuple[str, ...], ...]:
+def _proposal(finding: Finding) -> tuple[tuple[str, ...], ...]:
     return tuple(finding.tokens), tuple(finding.given), tuple(finding.proposed)
 
 
 def list_patterns(ledger: Ledger) -> dict[str, Any]:
-    """The patterns with how far their review is."""
+    """The patterns, with the progress of the review of each."""
     return {"items": list(_patterns(ledger))}
 
 
 def _patterns(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    for one in ledger.texts.patterns:
-        ranks = [rank for rank in one.findings if rank in ledger.texts.by_rank]
+    for one in ledger.data.patterns:
+        ranks = [rank for rank in one.findings if rank in ledger.data.by_rank]
         yield {
             "number": one.number,
             "description": one.description,
@@ -196,27 +191,27 @@ def _patterns(ledger: Ledger) -> Iterator[dict[str, Any]]:
 
 
 def history(ledger: Ledger, offset: int = 0, limit: int = 50) -> dict[str, Any]:
-    """What was decided, the newest first."""
+    """The decisions, the newest first."""
     rows = [row for row in reversed(ledger.rows.values()) if row.undoes is None]
     return {"total": len(rows), "items": [_past(ledger, row) for row in page(rows, offset, limit)]}
 
 
 def _past(ledger: Ledger, row: Decision) -> dict[str, Any]:
-    tokens = list(ledger.texts.sentences[row.sentence_number].tokens[row.start : row.stop])
+    tokens = list(ledger.data.sentences[row.sentence_number].tokens[row.start : row.stop])
     return {**{name: getattr(row, name) for name in _PAST}, "tokens": tokens, "undone": ledger.is_undone(row)}
 
 
 def changes(ledger: Ledger, since: int) -> dict[str, Any]:
-    """The findings that were touched after a version."""
+    """The findings whose decisions changed after a version."""
     first = max(since, 0) + 1
     ids = range(first, ledger.last + 1) if ledger.last - first < len(ledger.rows) else ledger.rows
     rows = [ledger.rows[number] for number in ids if number >= first and number in ledger.rows]
-    return {"version": ledger.last, "ranks": touched(ledger.texts, rows), "conflicts": ledger.num_conflicts()}
+    return {"version": ledger.last, "ranks": touched(ledger.data, rows), "conflicts": ledger.num_conflicts()}
 
 
-def touched(texts: Texts, rows: Sequence[Decision]) -> list[int]:
-    """The ranks of the findings that rows are about or overlap."""
+def touched(data: TrainingData, rows: Sequence[Decision]) -> list[int]:
+    """The ranks of the findings that rows are about or share a token with."""
     segments = {(row.sentence_number, row.start, row.stop) for row in rows}
-    found = {one.rank for segment in segments for one in texts.overlapping(segment)}
-    own = {row.rank for row in rows if row.rank is not None and row.audit == texts.audit}
-    return sorted(found | (own & texts.by_rank.keys()))
+    found = {one.rank for segment in segments for one in data.overlapping(segment)}
+    own = {row.rank for row in rows if row.rank is not None and row.audit == data.audit}
+    return sorted(found | (own & data.by_rank.keys()))

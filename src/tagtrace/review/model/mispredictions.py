@@ -15,8 +15,8 @@ from tagtrace.tagger import Misprediction, Tagger
 from tagtrace.tagger.mispredictions import predict_batches
 
 
-class Held:
-    """Held-out sentences, the labels predicted for them, and where these are wrong."""
+class HeldOut:
+    """Held-out sentences and the mispredictions in them, which ``work`` computes."""
 
     def __init__(self, tagger: Tagger, corpus: Corpus) -> None:
         self.tagger = tagger
@@ -27,9 +27,10 @@ class Held:
         self.found: list[Misprediction] = []
         self.num_predicted = 0
         self.problem: str | None = None
+        """Why the sentences could not be predicted."""
         self._ready = threading.Event()
         self.is_stopped = False
-        """Set it to end ``work`` after a batch."""
+        """Set this to end ``work`` after the current batch."""
 
     @property
     def is_ready(self) -> bool:
@@ -37,7 +38,7 @@ class Held:
 
     @property
     def progress(self) -> tuple[int, int] | None:
-        """Sentences done and in all; None when there is no more to come."""
+        """The number of predicted sentences and of all sentences; None once ``work`` has ended."""
         return None if self._ready.is_set() else (self.num_predicted, len(self.sentences))
 
     def work(self) -> None:
@@ -54,7 +55,7 @@ class Held:
             self._ready.set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until all is predicted; returns whether it is."""
+        """Wait until ``work`` has ended; returns whether it has."""
         return self._ready.wait(seconds)
 
 
@@ -75,7 +76,7 @@ def misprediction_json(one: Misprediction) -> dict[str, Any]:
 
 
 def list_mispredictions(
-    held: Held,
+    held: HeldOut,
     pair: str = "",
     text: str = "",
     document: str = "",
@@ -84,9 +85,9 @@ def list_mispredictions(
     offset: int = 0,
     limit: int = 50,
 ) -> dict[str, Any]:
-    """The mispredictions that pass every filter, the most surprising first or in the order of the data."""
+    """One page of the mispredictions that match all filters, by falling loss or in the order of the data."""
     if sort not in ("loss", "place"):
-        raise OptionError(f"sort {sort!r}: expected loss or place")
+        raise OptionError(f"unknown order {sort!r}; expected loss or place")
     found = held.found if held.is_ready else []
     if text:
         found = [one for one in found if text.lower() in lowered(one.sentence)]

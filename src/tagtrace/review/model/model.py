@@ -1,4 +1,4 @@
-"""Why, and what if: answers about one prediction, ready for JSON."""
+"""Explanations and what-ifs of one prediction, as JSON values for the page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tagtrace.review.decisions.decide import Decisions, NotFoundError
 from tagtrace.review.decisions.ledger import Ledger
 from tagtrace.review.model.explainers import Explainers
 from tagtrace.review.model.listings import place_json
-from tagtrace.review.model.mispredictions import Held
+from tagtrace.review.model.mispredictions import HeldOut
 from tagtrace.tagger import Tagger
 
 Origin = Literal["dev", "train"]
@@ -35,19 +35,20 @@ SCORES: tuple[Score, ...] = get_args(Score)
 CURVATURES: tuple[Curvature, ...] = get_args(Curvature)
 KINDS: tuple[SegmentKind, ...] = get_args(SegmentKind)
 QUICK_WORK = 2e10
-"""Multiply-adds that a question may take."""
+"""Maximum number of multiply-adds of an explanation by default."""
 SOON_WORK = 2e11
-"""Multiply-adds, about, that may be spent on the Hessian before the first question."""
+"""Approximate maximum number of multiply-adds for the Hessian before the first explanation."""
 MIN_SHOWN = 0.0005
-"""Labels less likely than this are left out, but for the likeliest few."""
+"""Labels with a smaller probability are not shown, except for the ``NUM_SHOWN`` most probable ones."""
 NUM_SHOWN = 3
 MAX_TOP = 200
+"""Maximum number of supporters, and of opposers."""
 
 
 class Model:
-    """The tagger and the index behind a project."""
+    """The tagger and the index of a project."""
 
-    def __init__(self, index: Index, tagger: Tagger, decisions: Decisions, held: Held | None = None) -> None:
+    def __init__(self, index: Index, tagger: Tagger, decisions: Decisions, held: HeldOut | None = None) -> None:
         self.index, self.tagger, self.decisions, self.held = index, tagger, decisions, held
         self.explainers = Explainers(index)
         self._encoding = threading.Lock()
@@ -55,34 +56,36 @@ class Model:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Predict the held-out data and make ready for questions, in a thread of its own."""
-        _ = self.usual  # not in a request
+        """Predict the held-out data and prepare the default explanations, in a thread of its own."""
+        _ = self.defaults  # so that no request has to compute it
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin nothing more in that thread."""
+        """Start no more work in that thread."""
         self._is_stopped = True
         if self.held is not None:
             self.held.is_stopped = True
 
     @property
     def is_busy(self) -> bool:
+        """Whether that thread is running."""
         return self._thread.is_alive()
 
     def _work(self) -> None:
         _step_back()
         if self.held is not None:
             self.held.work()
-        with suppress(TagtraceError):  # the first question takes longer: not the user's
-            for curvature, score in (("identity", "cosine"), (self.usual["curvature"], self.usual["score"])):
+        with suppress(TagtraceError):  # so that the first explanation of the user is fast too
+            for curvature, score in (("identity", "cosine"), (self.defaults["curvature"], self.defaults["score"])):
                 if not self._is_stopped:
                     self.prepare(curvature, score)
 
     @cached_property
-    def usual(self) -> dict[str, str]:
-        """The score and curvature that are asked for unless the user chooses: those that answer within a second.
+    def defaults(self) -> dict[str, str]:
+        """The default score and curvature, which answer within a second.
 
-        ``relative`` with the exact Hessian needs P^2 work for each segment on its shortlist, and N P^2 before.
+        ``relative`` with the exact Hessian needs P^2 multiply-adds for each segment on its shortlist, and N P^2 to
+        prepare.
         """
         work = self.index.head.num_parameters**2
         is_quick = 2 * SHORTLIST * work <= QUICK_WORK
@@ -92,16 +95,19 @@ class Model:
     def ask(
         self, sentence: str, start: int, stop: int, target: str = "predicted", data: str | None = None
     ) -> tuple[Query, Origin]:
-        """The query for a segment of the sentence with an id, of the held-out data unless ``data`` is ``train``."""
+        """The query for a segment of the sentence with an id, and the data that it is from.
+
+        Held-out sentences come first; ``data`` (``dev`` or ``train``) restricts the search.
+        """
         if self.held is not None and data != "train" and sentence in self.held.number_of:
             held = self.held.sentences[self.held.number_of[sentence]]
             with self._encoding:
                 return make_query(self.tagger, held, start, stop, target), "dev"
-        number = self.decisions.texts.number_of.get(sentence)
+        number = self.decisions.data.number_of.get(sentence)
         if number is None or data == "dev":
-            raise NotFoundError(f"no sentence has the id {sentence[:80]!r}")
+            raise NotFoundError(f"no sentence has the id {sentence[:80]!r}; choose a prediction in the list of errors")
         features = self.index.sentence_rows(number, torch.float64).features
-        train = self.decisions.texts.sentences[number]
+        train = self.decisions.data.sentences[number]
         return make_query(self.tagger, train, start, stop, target, features=features), "train"
 
     def why(
@@ -110,11 +116,11 @@ class Model:
     ) -> dict[str, Any]:  # fmt: skip
         """The training segments that support and oppose the labels of a query.
 
-        Where the curvature must be computed first and ``wait`` is false, the answer is that of the identity.
+        If the curvature is not ready and ``wait`` is false, the identity is used instead.
         """
         begin = time.perf_counter()
         if not 1 <= top <= MAX_TOP:
-            raise OptionError(f"top {top}: expected 1 to {MAX_TOP}")
+            raise OptionError(f"top is {top}; expected 1 to {MAX_TOP}")
         how, of = named(score, SCORES, "score"), named(kind, KINDS, "kind")
         wanted = named_curvature(curvature)
         is_ready = self.explainers.is_ready(wanted, how, of)
@@ -164,25 +170,25 @@ class Model:
         ]
 
     def edits(self, wanted: Sequence[tuple[int, int, int, Sequence[str] | None]], pattern: int | None) -> list[Edit]:
-        """Edits by name of the labels, and those that fix all findings of a pattern."""
-        texts, labels = self.decisions.texts, self.index.labels
+        """Edits from the names of labels, and the edits that fix all findings of a pattern."""
+        data, labels = self.decisions.data, self.index.labels
         edits = [
             Edit(number, start, stop, None if new is None else tuple(labels.encode(new)))
             for number, start, stop, new in wanted
         ]
         if pattern is not None:
-            findings = [one for one in texts.findings if one.pattern == pattern]
+            findings = [one for one in data.findings if one.pattern == pattern]
             if not findings:
-                raise NotFoundError(f"there is no pattern {pattern} with findings")
+                raise NotFoundError(f"there is no pattern {pattern}; reload the page")
             edits += pattern_edits(self.index, findings)
         if not edits:
-            raise OptionError("nothing to suppose: give edits or a pattern")
+            raise OptionError("a what-if needs edits or a pattern; give at least one edit")
         return edits
 
     def what_if(
         self, query: Query, edits: Sequence[Edit], *, verify: bool = False, progress: Progress | None = None
     ) -> dict[str, Any]:
-        """The query's label probabilities before and after edits, predicted or (``verify``) after exact retraining."""
+        """The query's label probabilities before and after edits, predicted or (``verify``) by exact retraining."""
         with self.explainers.of("auto", progress, edits=True) as explainer:
             answer = explainer.what_if(query, edits, "verify" if verify else "refine")
         found = answer.best
@@ -199,9 +205,9 @@ class Model:
     def prepare(
         self, curvature: str, score: str = "influence", kind: str = "token", progress: Progress | None = None
     ) -> dict[str, Any]:
-        """Do now what questions with this curvature and score would wait for."""
+        """Compute what explanations with this curvature and score need."""
         name, how, of = named_curvature(curvature), named(score, SCORES, "score"), named(kind, KINDS, "kind")
-        query, _ = self.ask(self.decisions.texts.sentences[0].id, 0, 1, data="train")
+        query, _ = self.ask(self.decisions.data.sentences[0].id, 0, 1, data="train")
         with self.explainers.of(name, progress) as explainer:
             if not self.explainers.is_ready(name, how, of) or name == "identity":
                 explainer.explain(query, how, of)
@@ -209,7 +215,7 @@ class Model:
         return {"curvature": name}
 
     def prepare_edits(self, progress: Progress | None = None) -> dict[str, Any]:
-        """Do now what suppositions would wait for."""
+        """Compute what what-ifs need."""
         with self.explainers.of("auto", progress, edits=True) as explainer:
             explainer.prepare("influence", "refine")
             _ = explainer.refiner, explainer.retrainer
@@ -217,9 +223,9 @@ class Model:
 
 
 def named(name: str, known: tuple[str, ...], what: str) -> Any:
-    """The score, curvature or kind that a page names."""
+    """Return a name from a request, or raise an error if it is unknown."""
     if name not in known:
-        raise OptionError(f"{what} {name!r}: expected one of {', '.join(known)}")
+        raise OptionError(f"unknown {what} {name!r}; expected one of {', '.join(known)}")
     return name
 
 
@@ -228,14 +234,14 @@ def named_curvature(name: str) -> Curvature:
 
 
 def _step_back() -> None:
-    """Let threads that answer requests go before this one, where the system can."""
+    """Give this thread a lower priority than those that answer requests, if the system supports it."""
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _shown(before: Tensor, after: Tensor) -> list[list[int]]:
-    """The labels to show of each token, by falling probability before, from (tokens, C) twice."""
+    """The labels to show for each token, by falling probability before; the arguments are (tokens, C)."""
     found: list[list[int]] = []
     for first, second in zip(before, after, strict=True):
         order = first.argsort(descending=True).tolist()

@@ -1,21 +1,23 @@
-// The page: one state, three views, one keyboard.
+// The entry point: connects the address, the views, the dialogs and the keyboard.
 
-import * as api from "./api.js";
-import * as changes from "./changes.js";
-import * as decisions from "./decide.js";
-import { byId } from "./dom.js";
-import * as errors from "./errors.js";
-import * as exporting from "./exporting.js";
-import * as findings from "./findings.js";
-import * as history from "./history.js";
-import * as keys from "./keys.js";
-import { say, serverIsThere, setProblem } from "./messages.js";
-import * as outbox from "./outbox.js";
-import * as patterns from "./patterns.js";
-import * as project from "./project.js";
-import * as reviewer from "./reviewer.js";
-import * as state from "./state.js";
-import * as why from "./why.js";
+import * as api from "./core/api.js";
+import * as decisions from "./core/decisions.js";
+import { byId } from "./core/dom.js";
+import * as keys from "./core/keys.js";
+import { say, serverIsThere, setProblem, showWaiting } from "./core/messages.js";
+import * as otherReviewers from "./core/other_reviewers.js";
+import * as outbox from "./core/outbox.js";
+import * as project from "./core/project.js";
+import * as state from "./core/state.js";
+import * as history from "./parts/decision_history.js";
+import * as exportDialog from "./parts/export.js";
+import { showKeysHelp } from "./parts/keys_help.js";
+import * as patterns from "./parts/patterns.js";
+import * as progress from "./parts/progress.js";
+import * as reviewerDialog from "./parts/reviewer_dialog.js";
+import * as errors from "./views/errors.js";
+import * as findings from "./views/findings.js";
+import * as why from "./views/why.js";
 
 const views = { errors, why, findings };
 
@@ -35,12 +37,12 @@ function show() {
 }
 
 const tools = {
-  undo: () => decisions.step("undo"),
-  redo: () => decisions.step("redo"),
+  undo: () => decisions.undoOrRedo("undo"),
+  redo: () => decisions.undoOrRedo("redo"),
   history: history.toggle,
-  export: exporting.open,
-  help: keys.showHelp,
-  reviewer: () => reviewer.ask(project.project.reviewer),
+  export: exportDialog.open,
+  help: showKeysHelp,
+  reviewer: () => reviewerDialog.ask(project.project.reviewer),
 };
 
 function bindTools() {
@@ -69,16 +71,16 @@ const everywhere = {
   },
 };
 
-/** After a decision reached the server; after undo and redo go to what changed. */
+/** Runs after the server saved a decision. After undo or redo, the view shows the finding that changed. */
 async function decided({ isStep, ranks = [] }) {
   history.refresh();
-  await changes.check();
+  await otherReviewers.check();
   if (!isStep) return;
   if (state.view() === "why") why.show({ again: true });
   if (state.view() === "findings" && ranks.length === 1) findings.goTo(ranks[0]);
 }
 
-function othersDecided(ranks, isMany) {
+function othersDecided(isMany) {
   history.refresh();
   patterns.load();
   if (isMany && state.view() === "findings") findings.reload();
@@ -93,28 +95,30 @@ function serverSeen(isThere) {
 
 async function start() {
   api.watch(serverSeen);
-  reviewer.start(() => project.load().then(() => say(`You decide as ${project.project.reviewer}.`)));
+  outbox.watch(showWaiting);
+  project.follow(progress.show);
+  reviewerDialog.start(() => project.load().then(() => say(`Decisions are now saved under the name ${project.project.reviewer}.`)));
   bindTools();
   Object.values(views).forEach((one) => one.start());
   history.start();
-  exporting.start(() => changes.check().then(() => findings.reload()));
+  exportDialog.start(() => otherReviewers.check().then(() => findings.reload()));
   keys.listen(() => [views[state.view()]?.keys ?? {}, everywhere]);
   state.follow(show);
   decisions.follow(decided);
   outbox.resume(
-    () => changes.check(),
-    (error) => say(`A decision made before the reload was refused: ${error.message}`),
+    () => otherReviewers.check(),
+    (error) => say(`A decision made before the page was reloaded was not saved: ${error.message}`),
   );
   await untilThere(project.load);
   state.setDefaults(project.project.asking);
-  changes.follow(othersDecided);
+  otherReviewers.follow(othersDecided);
   if (!state.view()) state.go(project.project.has.findings === false ? "errors" : "findings", {}, { replace: true });
   else state.go(state.view(), {}, { replace: true });
   patterns.load();
   if (project.project.note) setProblem(project.project.note);
 }
 
-/** Try until the server answers. */
+/** Repeat an action every second until the server answers. */
 async function untilThere(action) {
   for (;;) {
     try {

@@ -1,0 +1,38 @@
+// Messages: a status line at the bottom, which screen readers read out, and a banner for problems.
+
+import { byId } from "./dom.js";
+
+let isGone = false;
+let problem = "";
+
+export function say(line) {
+  const place = byId("message");
+  place.textContent = place.textContent === line ? `${line}\u00a0` : line; // so that a repeated line is read out again
+}
+
+/** Record whether the server answers. Returns true if it answers again after it did not. */
+export function serverIsThere(isThere) {
+  const isBack = isThere && isGone;
+  isGone = !isThere;
+  show();
+  return isBack;
+}
+
+export function setProblem(line) {
+  problem = line;
+  show();
+}
+
+function show() {
+  const banner = byId("banner");
+  const line = isGone
+    ? "The server does not answer. Decisions are kept in this page and sent when tagtrace review is running again."
+    : problem;
+  if (banner.textContent !== line) banner.textContent = line;
+  banner.hidden = !line;
+}
+
+/** Show how many decisions wait to be saved, if there are several. A single one is usually saved at once. */
+export function showWaiting(number) {
+  byId("pending").textContent = number > 1 ? `${number} decisions are waiting to be saved` : "";
+}

@@ -1,0 +1,118 @@
+"""The status of findings, notes, undo and conflicts that follow from decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tagtrace.review import Decisions, Store
+from tests.review.made import Client, light_data, light_review
+
+
+@pytest.mark.parametrize(("action", "status"), [("reject", "rejected"), ("skip", "skipped"), ("reopen", "open")])
+def test_every_action_has_its_status(ada: Client, action: str, status: str) -> None:
+    ada.decide(3)
+    ada.decide(3, action)
+    assert ada.get("findings/3")["status"] == status
+    assert (ada.get("findings/3")["decided"] is None) == (status == "open")
+    assert [one["rank"] for one in ada.get("findings", status=status, limit=1000)["items"] if one["rank"] == 3]
+
+
+def test_choosing_the_given_labels_counts_as_rejecting(ada: Client) -> None:
+    assert ada.decide(1, "relabel", labels=["B-LOC"])["status"] == "rejected"
+    assert ada.statuses() == {"open": 47, "accepted": 0, "rejected": 1, "skipped": 0}
+    assert ada.get("findings/1")["decided"]["status"] == "rejected"
+    assert [one["rank"] for one in ada.get("findings", status="rejected")["items"]] == [1]
+    assert ada.post("export")["changed"] == 0
+    ada.decide(1, "relabel", labels=["O"])
+    assert ada.statuses()["accepted"] == 1
+
+
+def test_a_note_decides_nothing(ada: Client) -> None:
+    ada.decide(2, "note", note="ask Cleo")
+    assert ada.get("findings/2")["status"] == "open"
+    assert ada.get("findings/2")["note"] == "ask Cleo"
+    ada.decide(3, "note", status=400)
+
+
+def test_an_empty_note_removes_the_note_and_can_be_undone(ada: Client) -> None:
+    ada.decide(2, "note", note="ask Cleo")
+    ada.decide(2, "note", note="")
+    assert ada.get("findings/2")["note"] == ""
+    ada.decide(2, "note", note="", status=400)  # there is none now
+    ada.post("undo")
+    assert ada.get("findings/2")["note"] == "ask Cleo"
+
+
+def test_undo_shows_the_decision_before(ada: Client) -> None:
+    for action in ("accept", "reject", "skip"):
+        ada.decide(7, action)
+    seen = [ada.get("findings/7")["status"]]
+    for _ in range(3):
+        ada.post("undo")
+        seen.append(ada.get("findings/7")["status"])
+    assert seen == ["skipped", "rejected", "accepted", "open"]
+    undone = [(one["action"], one["undone"]) for one in ada.get("history")["items"]]
+    assert undone == [("skip", True), ("reject", True), ("accept", True)]
+
+
+def test_two_reviewers_have_their_own_undo(ada: Client, bob: Client) -> None:
+    ada.decide(1)
+    bob.decide(2)
+    assert bob.get("project")["reviewer"] == "Böb"
+    assert ada.post("undo")["ranks"] == [1]
+    assert ada.post("undo")["undone"] == 0
+    assert bob.post("undo")["ranks"] == [2]
+    assert bob.get("changes", since=2)["ranks"] == [1, 2]
+    assert bob.get("changes", since=4) == {"version": 4, "ranks": [], "conflicts": 0}
+
+
+def test_conflicts_are_shown_until_somebody_who_saw_them_decides(ada: Client, bob: Client) -> None:
+    assert not ada.decide(1)["conflict"]
+    assert bob.decide(1, "reject")["conflict"]  # without a base: bob has seen nothing
+    for client in (ada, bob):
+        found = client.get("findings", status="conflict")["items"]
+        assert [one["rank"] for one in found] == [1]
+        assert client.get("project")["conflicts"] == 1
+    base = ada.get("findings/1")["base"]
+    assert not ada.decide(1, base=base)["conflict"]
+    assert ada.get("findings", status="conflict")["total"] == 0
+    ada.post("undo")
+    assert ada.get("project")["conflicts"] == 1
+    bob.post("undo")
+    assert ada.get("project")["conflicts"] == 0
+
+
+def test_reviewers_who_agree_or_saw_each_other_have_no_conflict(ada: Client, bob: Client) -> None:
+    ada.decide(1)
+    assert not bob.decide(1)["conflict"]
+    first = ada.decide(3)
+    assert not bob.decide(3, "reject", base=first["id"])["conflict"]
+    ada.decide(4, "skip")
+    assert not bob.decide(4)["conflict"]
+
+
+def test_segments_that_overlap_can_be_in_conflict(ada: Client, bob: Client) -> None:
+    ada.decide(2)  # New Delft Town: O B-LOC I-LOC
+    answer = bob.post("decisions", {"sentence_number": 0, "start": 4, "stop": 5, "action": "relabel", "labels": ["O"]})
+    assert answer["conflict"]
+    assert ada.get("findings/2")["conflict"]
+    assert ada.get("changes", since=1)["ranks"] == [2]
+
+
+def test_decisions_outlive_the_server_and_other_audits(tmp_path: Path) -> None:
+    review = light_review(tmp_path)
+    Client(review).decide(2)
+    review.close()
+    again = light_review(tmp_path)
+    assert Client(again).get("findings/2")["status"] == "accepted"
+    again.close()
+    data = light_data(tmp_path)
+    data.audit = "another"  # its rank 2 can be another finding: decisions are matched by sentence and tokens
+    data.by_rank = {one.rank + 100: one for one in data.findings}
+    data.rank_at = {segment: rank + 100 for segment, rank in data.rank_at.items()}
+    decisions = Decisions(data, Store(tmp_path / "decisions.sqlite"))
+    with decisions.reading() as ledger:
+        assert ledger.status(102) == "accepted"
+        assert ledger.status(2) == "open"

@@ -1,0 +1,146 @@
+import assert from "node:assert/strict";
+import test, { afterEach } from "node:test";
+
+import { answers, emit, json, lost, requests, settle, tick } from "./browser_stub.js";
+import * as outbox from "../../../src/tagtrace/review/static/core/outbox.js";
+
+const kept = () => JSON.parse(sessionStorage.getItem("tagtrace-outbox"));
+const sent = () => requests.map((one) => one.body.text);
+
+afterEach(() => {
+  assert.deepEqual(kept(), [], "nothing waits after a test");
+  requests.length = 0;
+});
+
+test("requests are sent one at a time, in order, each with a key of its own", async () => {
+  const done = [];
+  const release = [];
+  const slow = () => new Promise((resolve) => release.push(() => resolve(json({ id: release.length })())));
+  answers.push(slow, slow);
+  const counts = [];
+  outbox.watch((number) => counts.push(number));
+  outbox.send("decisions", { text: "a" }, { done: (answer) => done.push(answer.id) });
+  outbox.send("decisions", { text: "b" }, { done: (answer) => done.push(answer.id) });
+  let isIdle = false;
+  outbox.idle().then(() => (isIdle = true));
+  await settle();
+  assert.deepEqual(sent(), ["a"], "the second one waits for the first");
+  assert.equal(isIdle, false);
+  release[0]();
+  await settle();
+  assert.deepEqual(sent(), ["a", "b"]);
+  release[1]();
+  await settle();
+  assert.deepEqual(done, [1, 2]);
+  assert.equal(isIdle, true);
+  assert.notEqual(requests[0].body.key, requests[1].body.key);
+  assert.equal(Math.max(...counts), 2);
+  assert.equal(counts.at(-1), 0);
+});
+
+test("a lost request is sent again with the same key, after longer and longer waits", async () => {
+  answers.push(lost, json({ error: "busy" }, 503), json({ id: 1 }));
+  const prepared = [];
+  let answer = null;
+  outbox.send("decisions", { text: "a" }, { prepare: (body) => prepared.push(body), done: (found) => (answer = found) });
+  outbox.send("decisions", { text: "b" });
+  await settle();
+  tick(299);
+  await settle();
+  assert.deepEqual(sent(), ["a"]);
+  tick(1);
+  await settle();
+  assert.deepEqual(sent(), ["a", "a"]);
+  tick(999);
+  await settle();
+  assert.deepEqual(sent(), ["a", "a"]);
+  answers.push(json({ id: 2 }));
+  tick(1);
+  await settle();
+  assert.deepEqual(sent(), ["a", "a", "a", "b"], "what comes later does not overtake");
+  assert.equal(new Set(requests.slice(0, 3).map((one) => one.body.key)).size, 1);
+  assert.deepEqual(answer, { id: 1 });
+  assert.equal(prepared.length, 1, "prepared once, before it was first sent");
+});
+
+test("when the server is back, what waits is sent at once", async () => {
+  answers.push(lost, json({ id: 1 }));
+  outbox.send("decisions", { text: "a" });
+  await settle();
+  outbox.hurry();
+  await settle();
+  assert.deepEqual(sent(), ["a", "a"]);
+});
+
+test("a refusal is reported and does not stop the next request", async () => {
+  answers.push(json({ error: "no such label" }, 400), json({ id: 2 }));
+  let reason = "";
+  outbox.send("decisions", { text: "a" }, { refused: (error) => (reason = error.message) });
+  outbox.send("decisions", { text: "b" });
+  await settle();
+  assert.equal(reason, "no such label");
+  assert.deepEqual(sent(), ["a", "b"]);
+});
+
+test("a mistake in what follows an answer loses no other request", async () => {
+  answers.push(json({ id: 1 }), json({ id: 2 }));
+  const failures = [];
+  const usual = process.listeners("unhandledRejection");
+  process.removeAllListeners("unhandledRejection");
+  process.once("unhandledRejection", (error) => failures.push(error.message));
+  let isRefused = false;
+  const done = () => {
+    throw new Error("a mistake");
+  };
+  outbox.send("decisions", { text: "a" }, { done, refused: () => (isRefused = true) });
+  outbox.send("decisions", { text: "b" });
+  await settle();
+  process.removeAllListeners("unhandledRejection");
+  usual.forEach((listener) => process.on("unhandledRejection", listener));
+  assert.deepEqual(sent(), ["a", "b"]);
+  assert.deepEqual(failures, ["a mistake"]);
+  assert.equal(isRefused, false);
+});
+
+test("what waits is kept for a reload and sent then, with its keys", async () => {
+  const never = () => new Promise(() => {});
+  answers.push(never);
+  const other = await import("../../../src/tagtrace/review/static/core/outbox.js?before-the-reload");
+  other.send("decisions", { text: "a", key: "k1" });
+  other.send("undo", { text: "b", key: "k2" });
+  await settle();
+  assert.deepEqual(kept(), [["decisions", { text: "a", key: "k1" }], ["undo", { text: "b", key: "k2" }]]);
+  requests.length = 0;
+  answers.push(json({ id: 1 }), json({ undone: 1 }));
+  let number = 0;
+  outbox.resume(() => number++);
+  await settle();
+  assert.deepEqual(
+    requests.map((one) => [one.address, one.body.key]),
+    [["/api/decisions", "k1"], ["/api/undo", "k2"]],
+  );
+  assert.equal(number, 2);
+});
+
+test("damaged notes of what waited are thrown away", () => {
+  sessionStorage.setItem("tagtrace-outbox", "{");
+  outbox.resume();
+  assert.equal(sessionStorage.getItem("tagtrace-outbox"), null);
+  sessionStorage.setItem("tagtrace-outbox", "[]");
+});
+
+test("closing the page is questioned only while a request fails", async () => {
+  let isQuestioned = false;
+  const leave = () => emit("beforeunload", { preventDefault: () => (isQuestioned = true) });
+  answers.push(lost, lost, json({ id: 1 }));
+  outbox.send("decisions", { text: "a" });
+  await settle();
+  leave();
+  assert.equal(isQuestioned, false, "one try is usual");
+  tick(300);
+  await settle();
+  leave();
+  assert.equal(isQuestioned, true);
+  outbox.hurry();
+  await settle();
+});
