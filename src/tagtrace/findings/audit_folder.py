@@ -52,7 +52,7 @@ def check_audit_folder(folder: Path) -> None:
     """Create the folder if it does not exist; raises if it has something other than an audit in it."""
     is_audit = any((folder / name).is_file() for name in (MARKER, FOLDS, "findings.jsonl"))
     if folder.exists() and not is_audit and (not folder.is_dir() or any(folder.iterdir())):
-        raise OptionError(f"{folder}: holds something other than an audit; choose another folder")
+        raise OptionError(f"{folder}: contains something other than an audit; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
 
 

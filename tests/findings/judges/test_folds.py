@@ -248,7 +248,7 @@ def test_a_run_that_is_interrupted_while_it_learns_from_trusted_sentences_resume
     assert torch.equal(found.marginals, whole.marginals)
 
 
-def test_trusted_sentences_that_cannot_serve_are_refused_before_training(tmp_path: Path) -> None:
+def test_trusted_sentences_that_cannot_be_used_are_refused_before_training(tmp_path: Path) -> None:
     corpus, tagger, good = make_corpus(), make_tagger(), make_sentences(9, seed=7)
 
     def run(trusted: Sequence[Sentence], folder: str = "folds") -> Probabilities:

@@ -137,7 +137,7 @@ def test_it_learns_what_is_trusted() -> None:
     assert tagger.mean_loss(examples) < 0.7 * before
 
 
-def test_trusted_sentences_that_cannot_serve() -> None:
+def test_trusted_sentences_that_cannot_be_used() -> None:
     tagger, good = make_tagger(), make_sentences(5, seed=5)
     for trusted, message in (
         ([], "the trusted data is empty"),

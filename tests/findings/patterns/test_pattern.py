@@ -103,7 +103,7 @@ def test_a_planted_mistake_comes_first_amid_eight_times_as_many_scattered(tmp_pa
     assert (first.change, first.condition) == ("LOC -> ORG", Condition("opening", "RUGBY"))
     assert planted <= set(first.findings)
     assert max(len(pattern.findings) for pattern in patterns) > len(first.findings)  # a count would not do
-    assert [pattern for pattern in patterns if pattern.condition] == [first]  # scattered errors are no pattern
+    assert [pattern for pattern in patterns if pattern.condition] == [first]  # scattered errors are not a pattern
     assert len(patterns) == 10  # and the rest of each change: nine, as LOC -> ORG has some left
     assert all(pattern.score == 0 and pattern.number > 1 for pattern in patterns[1:])
     owner = {rank: pattern.number for pattern in patterns for rank in pattern.findings}
@@ -156,7 +156,7 @@ def dispersion(index: Index, findings: Sequence[Finding], opening: str) -> float
     return max(1.0, total / (len(counts) - 2))
 
 
-def test_documents_full_of_errors_are_no_pattern(tmp_path: Path) -> None:
+def test_documents_full_of_errors_are_not_a_pattern(tmp_path: Path) -> None:
     """Errors that depend on the document and not on how it begins: almost never a pattern of its beginning."""
     made = [
         Sentence(
@@ -260,7 +260,7 @@ def test_a_beginning_must_be_that_of_three_documents(tmp_path: Path) -> None:
     assert two.description == "4 of 206 LOC segments are probably ORG: x0, x1, x2, x3 (2 documents)"
 
 
-def test_two_findings_are_no_pattern(tmp_path: Path) -> None:
+def test_two_findings_are_not_a_pattern(tmp_path: Path) -> None:
     assert patterns_of(tmp_path / "two", opened_alike(2), wrong=[0, 1]) == []
     assert len(patterns_of(tmp_path / "three", opened_alike(2), wrong=[0, 1, 2])) == 1
 

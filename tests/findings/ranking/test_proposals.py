@@ -45,7 +45,7 @@ def log_probability(believed: Tensor, labels: LabelSet, each: Labels) -> float:
 
 
 def best_of(believed: Tensor, labels: LabelSet, without: tuple[int, str] | None = None) -> Labels:
-    """The likeliest well-formed labelling, or that in which a token does not have a label; none where none is left."""
+    """The likeliest well-formed labelling, or that in which a token does not have a label; empty if none is left."""
     found = [each for each in all_labellings(labels, len(believed)) if not without or each[without[0]] != without[1]]
     return max(found, key=lambda each: log_probability(believed, labels, each), default=())
 
@@ -90,7 +90,7 @@ def two_labellings(draw: st.DrawFn) -> tuple[Labels, Labels, str]:
 
 
 def slow_stretches(given_: Labels, proposed: Labels, scheme: str) -> list[tuple[int, int]]:
-    """Tokens that differ or stand in a segment that only one labelling has, held together by those segments."""
+    """Tokens that differ or are in a segment that only one labelling has, connected by those segments."""
     changed = [] if scheme == "plain" else set(segments(given_, scheme)) ^ set(segments(proposed, scheme))
     inside = [{t for t in range(len(given_)) if one.start <= t < one.stop} for one in changed]
     inside += [{t} for t in range(len(given_)) if given_[t] != proposed[t]]
@@ -162,7 +162,7 @@ def test_the_proposal_for_every_token(index: Index, seed: int) -> None:
 
 
 def check_findings(index: Index, believed: Tensor, scores: Tensor, found: list[Finding]) -> None:
-    """What holds of any findings."""
+    """What is true of any findings."""
     assert [one.rank for one in found] == list(range(1, len(found) + 1))
     assert all(a.score >= b.score for a, b in pairwise(found))
     tokens = [(one.sentence_number, t) for one in found for t in range(one.start, one.stop)]

@@ -185,7 +185,7 @@ def test_empty_sentences_are_left_out(index: Index, given: Trusted) -> None:
         ([Sentence(("w1", "w2"), ("O", "O"))], r"only one class \(O\)"),
     ],
 )
-def test_trusted_data_that_cannot_serve(index: Index, sentences: list[Sentence], message: str) -> None:
+def test_trusted_data_that_cannot_be_used(index: Index, sentences: list[Sentence], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_trusted(index, make_tagger(index.manifest.head), sentences)
 

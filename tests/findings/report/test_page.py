@@ -110,7 +110,7 @@ def parse(page: str) -> Node:
 
 
 def check(root: Node, page: str) -> None:
-    """What holds for every report."""
+    """What is true of every report."""
     nodes = root.all()
     ids = [node.attributes["id"] for node in nodes if "id" in node.attributes]
     assert not [name for name, count in Counter(ids).items() if count > 1]
