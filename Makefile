@@ -1,8 +1,9 @@
-# make demo         install into .venv and run the demo
-# make test         install into .venv, then lint, types and the whole test suite
-# make check        lint and types only (after make test)
-# make screenshots  the pictures of the review page in docs (needs Chromium and chromedriver; DEMO=folder takes a demo that is there)
-# make clean        remove what the other targets made
+# make demo         install tagtrace into .venv and run the demo
+# make test         install the development tools into .venv, then run the linter, the type checker and all tests
+# make check        install the development tools into .venv, then run the linter and the type checker
+# make screenshots  make the screenshots of the review page in docs (needs Chromium and chromedriver);
+#                   DEMO=FOLDER uses the demo in FOLDER instead of making one
+# make clean        remove everything that the other targets made
 
 PYTHON ?= python3
 VENV ?= .venv
