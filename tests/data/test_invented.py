@@ -87,7 +87,7 @@ def test_default_sizes(corpus: InventedCorpus) -> None:
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_sentences_are_whole_and_labels_are_iob2(corpus: InventedCorpus, split: str) -> None:
+def test_sentences_are_complete_and_labels_are_iob2(corpus: InventedCorpus, split: str) -> None:
     sentences: tuple[Sentence, ...] = getattr(corpus, split)
     assert len({s.id for s in sentences}) == len(sentences)
     offset = 0

@@ -206,7 +206,7 @@ def test_segments_that_stay_keep_their_labels(read):
     assert rewritten(edit(corpus, 0, labels)) == "a I-X\nb O\nc B-Y\nd O\ne I-Z\n"
 
 
-def test_a_sentence_is_written_anew_where_its_labels_would_mislead(read):
+def test_a_sentence_is_written_again_if_its_labels_would_mislead(read):
     corpus = read("a I-X\nb I-Y\nc O\n\nd I-X\n")
     assert rewritten(edit(corpus, 0, ("B-Y", "B-Y", "O"))) == "a I-Y\nb B-Y\nc O\n\nd I-X\n"
     corpus = read("a I-X\nb B-X\nc O\n\nd I-X\n")

@@ -86,7 +86,7 @@ def test_another_manifest_has_all_read_again(index: Index) -> None:
 
 
 @pytest.mark.parametrize("found", ["", "[]", "null", '{"head.safetensors": 3}', "\xff"])
-def test_a_note_that_makes_no_sense_is_not_believed(index: Index, read: list[str], found: str) -> None:
+def test_a_damaged_record_of_checksums_is_ignored(index: Index, read: list[str], found: str) -> None:
     (index.folder / "verified.json").write_bytes(found.encode("latin-1"))
     assert names_read(index.folder, read) == names_of(index)
     assert names_read(index.folder, read) == ALWAYS
@@ -109,7 +109,7 @@ def test_a_read_only_folder(index: Index, read: list[str], monkeypatch: pytest.M
     assert not (index.folder / "verified.json").exists()
 
 
-def test_the_note_is_no_part_of_the_index(index: Index) -> None:
+def test_the_record_of_checksums_is_not_part_of_the_index(index: Index) -> None:
     size, manifest = index.num_bytes, (index.folder / "manifest.json").read_bytes()
     again = open_index(index.folder, verify=True)
     assert (index.folder / "verified.json").is_file()

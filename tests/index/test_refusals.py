@@ -159,7 +159,10 @@ def test_other_vectors_are_another_tagger() -> None:
 def test_other_data(index: Index) -> None:
     corpus = make_corpus()
     index.check_corpus(corpus)
-    with pytest.raises(IndexFolderError, match=r"built from other data \(train\.conll\), not from train\.conll; give the one it was built with"):
+    with pytest.raises(
+        IndexFolderError,
+        match=r"built from other data \(train\.conll\), not from train\.conll; give the one it was built with",
+    ):
         index.check_corpus(make_corpus(seed=1))
     changed = corpus.sentences[0].with_labels(["O"] * len(corpus.sentences[0]))
     for sentences in (corpus.sentences[1:], [changed, *corpus.sentences[1:]]):

@@ -25,11 +25,11 @@ def test_an_array_has_one_row_for_each_token(tmp_path: Path, num_rows: int) -> N
             encoder.check_corpus(corpus)
 
 
-def test_sentences_that_do_not_follow_each_other_have_no_rows(tmp_path: Path) -> None:
+def test_sentences_that_are_not_contiguous_have_no_rows(tmp_path: Path) -> None:
     (tmp_path / "train.conll").write_text("a O\nb O\n\nc O\n\nd O\n")
     np.save(tmp_path / "train.conll.npy", np.arange(8, dtype=np.float32).reshape(4, 2))
     first, second, third = read_corpus(tmp_path / "train.conll").sentences
     encoder = Precomputed(tmp_path)
     assert encoder.prepare(join([first, second])).tolist() == [[0, 1], [2, 3], [4, 5]]
-    with pytest.raises(EncoderError, match="do not follow each other"):
+    with pytest.raises(EncoderError, match="are not contiguous"):
         encoder.prepare(join([first, third]))

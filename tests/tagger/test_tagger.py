@@ -61,7 +61,7 @@ def test_predictions_come_in_the_given_order(asked: list[Sentence]) -> None:
 
 
 @given(sentences())
-def test_documents_are_labelled_whole_and_split_back(asked: list[Sentence]) -> None:
+def test_documents_are_labelled_as_one_and_split_back(asked: list[Sentence]) -> None:
     tagger = random_tagger(unit="document")
     predicted = tagger.predict(asked)
     assert [len(labels) for labels in predicted] == [len(sentence) for sentence in asked]
