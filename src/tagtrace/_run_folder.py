@@ -22,6 +22,12 @@ from tagtrace._tensor_files import FileRecord, map_tensors, write_tensors
 class RunFolder:
     """The folder of a run; ``what`` names its contents in messages, which are raised as ``error``."""
 
+    folder: Path
+    marker: str
+    what: str
+    error: type[TagtraceError]
+    remedy: str
+
     def __init__(
         self,
         folder: str | Path,

@@ -60,6 +60,8 @@ def test_options_for_reading_have_their_own_section(name: str) -> None:
         if isinstance(parameter, click.Option):
             section = reading if parameter.name in READING_NAMES else own
             assert re.search(rf"^  {parameter.opts[0]}\b", section, re.MULTILINE), parameter.opts
+    listed = own.partition("Options:\n")[2] + reading
+    assert all(line.startswith(("  -", "      ")) for line in listed.splitlines() if line), "options only"
     assert "--help" in own
 
 

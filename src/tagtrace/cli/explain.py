@@ -10,6 +10,7 @@ import click
 from tagtrace._files import write_json
 from tagtrace.cli.options import (
     Command,
+    Option,
     json_option,
     parse_slice,
     read_options,
@@ -25,7 +26,7 @@ from tagtrace.influence import Explainer, Filter, Score, SegmentKind, make_queri
 from tagtrace.influence.curvature.choice import Curvature
 from tagtrace.influence.explanation import Rung
 
-explain_options = together(
+explain_options: Option = together(
     click.argument("folder", metavar="INDEX", type=click.Path(path_type=Path)),
     click.option("--data", "data_file", required=True, metavar="FILE", help="Data with the sentence to explain."),
     click.option("--sentence", metavar="ID", help="Id of the sentence. [default: all sentences]"),

@@ -38,7 +38,12 @@ from tagtrace.tagger import load_tagger, pick_device
     help="Refit until no entry of the gradient is larger than this.",
 )
 @click.option("--max-steps", type=int, default=100, show_default=True, help="Maximum number of Newton steps.")
-@click.option("--no-refit", is_flag=True, help="Keep the head of TAGGER as it is. Influence is then approximate.")
+@click.option(
+    "--no-refit",
+    is_flag=True,
+    help="Keep the head of TAGGER as it is. Influence is then approximate, and what-if, flip and verify are not "
+    "possible.",
+)
 @click.option("--shard-tokens", type=int, default=65_536, show_default=True,
               help="Number of tokens that are encoded at a time and stored in one file.")  # fmt: skip
 @overwrite_option
@@ -50,7 +55,7 @@ from tagtrace.tagger import load_tagger, pick_device
 @device_option
 @reading_options
 def index(tagger_folder: Path, train_file: str, folder: Path, **values: Any) -> None:
-    """Build the index of the training data TRAIN, the folder OUT. Most other commands need it.
+    """Build the index of the training data TRAIN and save it as the folder OUT. The commands that explain need it.
 
     The index stores the features that TAGGER computes for every training token. Its head is first refitted to its
     exact optimum on these features, because the theory of influence holds exactly only there. An interrupted run

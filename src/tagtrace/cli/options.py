@@ -12,6 +12,8 @@ from tagtrace._checks import OptionError
 from tagtrace.data import ReadOptions
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+Option = Callable[[Any], Any]
+"""A decorator that adds options to a command."""
 
 _READING = (
     click.option("--format", "file_format", default="auto", show_default=True,
@@ -36,19 +38,19 @@ READING_NAMES = (
     "file_format", "scheme", "token_column", "label_column", "pos_column", "tokens_key", "labels_key", "label_names"
 )  # fmt: skip
 
-device_option = click.option(
+device_option: Option = click.option(
     "--device", default="auto", show_default=True,
     help="Where to compute: cpu, cuda, cuda:1, ... auto: on a GPU if there is one.",
 )  # fmt: skip
-tagger_option = click.option(
+tagger_option: Option = click.option(
     "--tagger", "tagger_folder", type=click.Path(path_type=Path), metavar="FOLDER",
     help="Tagger that the index was built with. [default: where it was then]",
 )  # fmt: skip
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the output if it already exists.")
-json_option = click.option(
+overwrite_option: Option = click.option("--overwrite", is_flag=True, help="Replace the output if it already exists.")
+json_option: Option = click.option(
     "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Also write the answer as JSON."
 )
-unlabelled_option = click.option(
+unlabelled_option: Option = click.option(
     "--unlabelled", is_flag=True, help="The data has no labels, or they should be ignored. [default: detected]"
 )
 
@@ -59,7 +61,7 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Options": [], "How data files are read": []}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
                 sections["How data files are read" if parameter.name in READING_NAMES else "Options"].append(record)
         for title, records in sections.items():
@@ -79,7 +81,7 @@ def together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
     return decorate
 
 
-reading_options = together(*_READING)
+reading_options: Option = together(*_READING)
 
 
 def read_options(values: dict[str, Any]) -> ReadOptions:

@@ -20,8 +20,8 @@ NARROW = 32
 """Maximum width, in characters, of columns that are not wrapped."""
 
 # No markup: file names and labels may contain brackets and colons.
-out = Console(markup=False, emoji=False, highlight=False)
-err = Console(markup=False, emoji=False, highlight=False, stderr=True)
+out: Console = Console(markup=False, emoji=False, highlight=False)
+err: Console = Console(markup=False, emoji=False, highlight=False, stderr=True)
 
 
 def show(result: Described | Table | str) -> None:
@@ -85,6 +85,11 @@ def counting_several() -> Iterator[Callable[[str, int, int], None]]:
 
 class TrainingDisplay:
     """A progress bar over all training steps, and one line for each epoch."""
+
+    bars: Progress
+    task: TaskID
+    loss: float
+    count: int
 
     def __init__(self) -> None:
         self.bars = _bars()

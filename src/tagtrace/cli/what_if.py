@@ -12,6 +12,7 @@ from tagtrace._checks import OptionError, TagtraceError
 from tagtrace._files import write_json
 from tagtrace.cli.options import (
     Command,
+    Option,
     json_option,
     parse_slice,
     read_options,
@@ -25,7 +26,7 @@ from tagtrace.data import read_corpus
 from tagtrace.index import Index, open_index
 from tagtrace.influence import Edit, Explainer, Query, make_edit, make_queries, read_edits
 
-query_options = together(
+query_options: Option = together(
     click.argument("folder", metavar="INDEX", type=click.Path(path_type=Path)),
     click.option("--data", "data_file", required=True, metavar="FILE", help="Data with the sentence."),
     click.option("--sentence", required=True, metavar="ID", help="Id of the sentence."),

@@ -31,6 +31,9 @@ _NUM_PROBED = 1000
 class ConllReader:
     """Iterate to get the rows of a CoNLL file; the attributes report what was found on the way."""
 
+    layout: Layout | None
+    num_comments: int
+
     def __init__(self, lines: Iterable[tuple[int, str]], options: ReadOptions, path: Path) -> None:
         probed, rest = probe(lines)
         self.options = options

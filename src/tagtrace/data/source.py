@@ -34,6 +34,9 @@ class SourceFile:
     ``is_gzip`` is known once reading has begun, ``fingerprint`` (sha256 of the decompressed bytes) once it has ended.
     """
 
+    path: Path
+    is_gzip: bool
+
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.is_gzip = False

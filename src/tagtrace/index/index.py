@@ -36,6 +36,9 @@ class Index:
     Rows are tokens in the order of the data; row r of the index is row ``r - first_token`` of its shard.
     """
 
+    folder: Path
+    manifest: Manifest
+
     def __init__(self, folder: Path, manifest: Manifest, head: Head) -> None:
         self.folder, self.manifest = folder, manifest
         self.head = head

@@ -19,6 +19,8 @@ PROGRESS = "progress.json"
 class Unfinished(RunFolder):
     """The finished parts of the index ``target``; those of another build are refused."""
 
+    target: Path
+
     def __init__(self, target: str | Path, owner: Mapping[str, Any], *, restart: bool = False) -> None:
         self.target = Path(target).resolve()
         super().__init__(

@@ -44,6 +44,12 @@ EditRung = Literal["refine", "verify"]
 class Explainer:
     """Answers questions from one index. Each part is computed when it is first needed, and kept."""
 
+    index: Index
+    damping: float
+    num_passes: int
+    progress: Progress | None
+    head: Head
+
     def __init__(
         self,
         index: Index,

@@ -20,6 +20,12 @@ SegmentKey = tuple[int, int, int]
 class TrainingData:
     """The sentences of the training data in the order of the index, and the findings in them."""
 
+    corpus: Corpus
+    labels: LabelSet
+    findings: list[Finding]
+    patterns: list[Pattern]
+    by_rank: dict[int, Finding]
+
     def __init__(
         self,
         corpus: Corpus,

@@ -35,6 +35,8 @@ class CheckpointState:
 class Checkpoint:
     """A folder with the newest checkpoint of one run; any other run is refused."""
 
+    run: RunFolder
+
     def __init__(self, folder: Path, fingerprint: dict[str, object]) -> None:
         remedy = "repeat the options of the run that began it, or restart to begin again"
         self.run = RunFolder(folder, MARKER, fingerprint, "a checkpoint", error=TrainingError, remedy=remedy)

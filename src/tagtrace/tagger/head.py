@@ -49,6 +49,10 @@ class HeadOptions:
 class Head(nn.Module):
     """W (C, D + 1), the bias last, and for a CRF A (C, C) and perhaps start and end (C,)."""
 
+    options: HeadOptions
+    dim: int
+    num_labels: int
+
     weight: Tensor
     transitions: Tensor
     start: Tensor

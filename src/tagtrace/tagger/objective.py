@@ -52,6 +52,11 @@ class Evaluation:
 class Objective:
     """J for a head shaped like ``head`` on ``rows``; theta is an argument, and ``head`` is not changed."""
 
+    head: Head
+    num_sentences: int
+    l2: float
+    chunks: list[Rows]
+
     def __init__(self, head: Head, rows: Rows, l2: float) -> None:
         if not bool(rows.features.isfinite().all()):
             raise TrainingError("the features contain NaN or infinite values; check the encoder")
@@ -127,6 +132,11 @@ def _add_errors(gradient: dict[str, Tensor], recursion: Run, labels: Tensor) -> 
 
 class HessianProduct:
     """v -> H v at one theta."""
+
+    objective: Objective
+    theta: Tensor
+    head: Head
+    runs: list[ScaledRun]
 
     def __init__(self, objective: Objective, where: Evaluation) -> None:
         if not where.is_scaled:

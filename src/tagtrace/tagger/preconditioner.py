@@ -31,6 +31,14 @@ class TokenPreconditioner:
     ``shift`` is lambda, or lambda + damping.
     """
 
+    head: Head
+    shift: float
+    basis: Tensor
+    edges: Tensor
+    first: Tensor
+    last: Tensor
+    factor: Tensor
+
     @torch.no_grad()
     def __init__(self, head: Head, chunks: Sequence[Rows], runs: Sequence[ScaledRun], shift: float) -> None:
         self.head, self.shift = head, shift

@@ -41,6 +41,16 @@ class _SortedScores:
     At step t only the ``active[t]`` sentences that are long enough take part, so padding costs nothing.
     """
 
+    lengths: Tensor
+    order: Tensor
+    mask: Tensor
+    last_step: Tensor
+    rows: Tensor
+    emissions: Tensor
+    transitions: Tensor
+    start: Tensor
+    end: Tensor
+
     def __init__(self, scores: Scores) -> None:
         self.scores = scores
         device = scores.emissions.device
@@ -95,6 +105,8 @@ def _peak(values: Tensor) -> Tensor:
 class Run(ABC):
     """The results of the recursions, in the caller's order and in float64."""
 
+    scores: Scores
+
     def __init__(self, ordered: _SortedScores) -> None:
         self.ordered = ordered
         self.scores = ordered.scores
@@ -126,6 +138,14 @@ class ScaledRun(Run):
     alpha_t = (alpha_{t-1} M) psi_t / s_t, s_t so that alpha_t sums to one;
     beta_{t-1} = M (psi_t beta_t) / s_t;  p(y_t) = alpha_t beta_t;  log Z = sum_t log s_t.
     """
+
+    peaks: Tensor
+    edge_peak: Tensor
+    psi: Tensor
+    matrix: Tensor
+    final: Tensor
+    alpha: Tensor
+    scale: Tensor
 
     def __init__(self, ordered: _SortedScores) -> None:
         super().__init__(ordered)

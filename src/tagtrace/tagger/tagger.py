@@ -39,6 +39,10 @@ class Example:
 class Tagger(nn.Module):
     """Labels sentences, or documents joined into one sentence each (``unit``), with ``labels``."""
 
+    encoder: Encoder
+    head: Head
+    labels: LabelSet
+
     def __init__(self, encoder: Encoder, head: Head, labels: LabelSet, unit: Unit = "sentence") -> None:
         super().__init__()
         if unit not in ("sentence", "document"):

@@ -67,6 +67,18 @@ class Opportunities:
 class NumberedText:
     """The words, label types and documents of all N tokens of an index, as numbers; decoded once."""
 
+    words: np.ndarray
+    edge: int
+    vocabulary: list[str]
+    labels: np.ndarray
+    types: list[str]
+    type: np.ndarray
+    lengths: np.ndarray
+    firsts: np.ndarray
+    sentence_number: np.ndarray
+    documents: list[str]
+    has_documents: bool
+
     def __init__(self, index: Index) -> None:
         self.index = index
         self.words, words = index.words()  # (N,)

@@ -35,6 +35,7 @@ def check_damping(damping: float) -> None:
 class Operator(ABC):
     """A symmetric positive definite linear map on vectors of length ``size``."""
 
+    device: torch.device
     size: int
     damping: float
 
@@ -88,6 +89,14 @@ class Kronecker(Operator):
     token's curvature, as if label and features were independent once weighted by the token's uncertainty. The
     diagonal has the expected counts of transitions, and p (1 - p) of first and last labels, over N.
     """
+
+    label_values: Tensor
+    label_basis: Tensor
+    feature_values: Tensor
+    feature_basis: Tensor
+    spectrum: Tensor
+    shift: float
+    scales: dict[str, Tensor]
 
     @torch.no_grad()
     def __init__(self, product: HessianProduct, damping: float = 0.0) -> None:

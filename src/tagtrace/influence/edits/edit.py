@@ -116,6 +116,14 @@ def edit_to_json(index: Index, edit: Edit) -> dict[str, Any]:
 class EditedSentences:
     """The training sentences that groups of edits change, group after group, before and after."""
 
+    sizes: Tensor
+    sentences: list[int]
+    lengths: Tensor
+    features: Tensor
+    labels: Tensor
+    new_labels: Tensor
+    known: Tensor
+
     def __init__(self, rows: Rows, *groups: Group) -> None:
         if not groups or not all(groups):
             raise OptionError("a group of edits must have at least one edit")

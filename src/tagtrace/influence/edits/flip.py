@@ -27,6 +27,7 @@ from torch import Tensor
 
 from tagtrace._markup import counted
 from tagtrace._table import Described, Table
+from tagtrace.data.labels import LabelSet
 from tagtrace.index import Index
 from tagtrace.influence.edits.edit import Edit, edit_table, edit_to_json
 from tagtrace.influence.edits.edit_pool import Pool, relabellings, removals
@@ -37,6 +38,7 @@ from tagtrace.influence.edits.retrain import Retrainer
 from tagtrace.influence.options import check_at_least, check_choice
 from tagtrace.influence.query import Query
 from tagtrace.tagger.head import Head
+from tagtrace.tagger.rows import Rows
 
 HowToEdit = Literal["remove", "relabel"]
 WhatToEdit = Literal["token", "entity", "sentence"]
@@ -117,6 +119,13 @@ class Flip(Described):
 
 class Flipper:
     """Flips predictions of the head that ``refiner`` and ``retrainer`` start from."""
+
+    index: Index
+    labels: LabelSet
+    refiner: Refiner
+    retrainer: Retrainer
+    head: Head
+    rows: Rows
 
     def __init__(self, index: Index, refiner: Refiner, retrainer: Retrainer) -> None:
         self.index, self.labels, self.refiner, self.retrainer = index, index.labels, refiner, retrainer

@@ -24,6 +24,17 @@ from tagtrace.tagger.tangents import Tangent, marginal_tangent
 class LogitSpace:
     """B for G groups, of ``sizes`` (G,) sentences each, with features (n, D) and ``lengths`` (B,), under ``head``."""
 
+    head: Head
+    lengths: Tensor
+    sizes: Tensor
+    owner: Tensor
+    counts: Tensor
+    features: Tensor
+    others: dict[str, Tensor]
+    num_weights: int
+    num_nodes: int
+    size: int
+
     def __init__(self, head: Head, features: Tensor, lengths: Tensor, sizes: Tensor) -> None:
         self.head, self.lengths, self.sizes = head, lengths, sizes
         self.scores: Scores = head(features, lengths)

@@ -47,6 +47,9 @@ class Margin:
     so that m < 0 if ``to`` has become the prediction.
     """
 
+    to: tuple[int, ...] | None
+    predicted: tuple[int, ...]
+
     def __init__(self, query: Query, head: Head, to: Sequence[int] | None = None) -> None:
         self.query = query
         self.to = None if to is None else tuple(to)

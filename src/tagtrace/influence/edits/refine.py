@@ -60,6 +60,13 @@ class Refiner:
     sentences by one with their true gradient at the last estimate.
     """
 
+    head: Head
+    rows: Rows
+    inverse: Tensor
+    objective: Objective | None
+    num_passes: int
+    theta: Tensor
+
     def __init__(
         self,
         head: Head,

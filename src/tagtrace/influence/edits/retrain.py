@@ -43,6 +43,11 @@ class Retrained:
 class Retrainer:
     """Retrains after edits of ``rows``, starting at ``theta``, the optimum without them."""
 
+    objective: Objective
+    rows: Rows
+    theta: Tensor
+    solver: Solver
+
     def __init__(self, objective: Objective, rows: Rows, theta: Tensor, solver: Solver) -> None:
         self.objective, self.rows, self.theta, self.solver = objective, rows, theta, solver
 

@@ -86,7 +86,7 @@ class WhatIf(Described):
         """The result as data."""
         return {
             **self.query.to_json(),
-            "explained": " ".join(self.explained),
+            "explained": list(self.explained),
             "effects": {name: effect_to_json(one, self.index.labels) for name, one in self.effects.items()},
             "edits": [edit_to_json(self.index, edit) for edit in self.edits],
         }

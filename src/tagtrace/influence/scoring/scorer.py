@@ -28,6 +28,7 @@ from tagtrace.influence.scoring.filters import has_label_of, segment_sums
 from tagtrace.influence.scoring.norms import feature_norms, gradient_norms, self_influence
 from tagtrace.influence.scoring.screen import Screen
 from tagtrace.influence.scoring.token_pass import TokenPass
+from tagtrace.tagger.head import Head
 
 Score = Literal["influence", "cosine", "relative", "neighbour", "neighbour-dot", "neighbour-label"]
 
@@ -43,6 +44,13 @@ class Scorer:
 
     ``solver`` and ``kronecker`` return the curvature to score with and a cheap one; they are called when needed.
     """
+
+    index: Index
+    candidates: Candidates
+    passes: Sequence[TokenPass]
+    head: Head
+    solver: Callable[[], Solver]
+    kronecker: Callable[[], Solver]
 
     def __init__(
         self,

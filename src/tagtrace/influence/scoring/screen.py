@@ -21,6 +21,11 @@ from tagtrace.tagger.head import Head
 class Screen:
     """Scores segments (S, 3) of the ``training`` data under ``head`` (float64)."""
 
+    head: Head
+    training: TrainingRows
+    segments: Tensor
+    num_sentences: int
+
     def __init__(self, head: Head, training: TrainingRows, segments: Tensor) -> None:
         self.head, self.training, self.segments = head, training, segments
         self.num_sentences = len(training.lengths)

@@ -35,6 +35,17 @@ MIN_TILE = 16
 class TokenPass:
     """Computes with the tokens of one shard under ``head``; products are computed in ``dtype``."""
 
+    head: Head
+    shard: Shard
+    dtype: torch.dtype
+    learned: set[str]
+    is_first: Tensor
+    is_last: Tensor
+    previous: Tensor
+    next: Tensor
+    before: Tensor
+    after: Tensor
+
     def __init__(self, head: Head, shard: Shard, dtype: torch.dtype = torch.float32) -> None:
         self.head, self.shard, self.dtype = head, shard, dtype
         self.learned = {name for name, _ in head.named_parameters()}

@@ -11,6 +11,7 @@ from tagtrace.index import Index
 from tagtrace.influence import Candidates, find_candidates, self_influence
 from tagtrace.influence.curvature.choice import Curvature, make_solver
 from tagtrace.influence.curvature.solvers import Cholesky, Solver
+from tagtrace.tagger import Head, Rows
 
 
 class DeviceCurvature:
@@ -18,6 +19,13 @@ class DeviceCurvature:
 
     Vectors may be on any device and results are on ``device``; sizes are on the CPU.
     """
+
+    index: Index
+    device: torch.device
+    head: Head
+    rows: Rows
+    solver: Solver
+    kronecker: Solver
 
     def __init__(self, index: Index, device: torch.device | None = None, curvature: Curvature = "auto") -> None:
         self.index, self.device = index, device or torch.device("cpu")

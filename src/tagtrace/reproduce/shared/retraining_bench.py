@@ -17,7 +17,9 @@ from tagtrace.influence import Edit, Query, Refiner, Retrainer, Screen
 from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.tagger import Tagger
+from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.rows import Rows
 
 REFINED = {"sentence_exact": 0, "refine_once": 1, "refine": 2}
 """Sentence-exact estimates, with the number of passes over the training data that each spends on an edit."""
@@ -44,6 +46,17 @@ class Edits:
 
 class Bench:
     """Predicts the effects of edits by every method, and checks them by retraining."""
+
+    tagger: Tagger
+    head: Head
+    rows: Rows
+    segments: torch.Tensor
+    solver: Cholesky
+    refiners: dict[str, Refiner]
+    factor_seconds: float
+    retrainer: Retrainer
+    screen: Screen
+    worst_gradient: float
 
     def __init__(
         self, tagger: Tagger, train: Sequence[Sentence], kind: Kind = "token", refined: Mapping[str, int] = REFINED

@@ -56,6 +56,9 @@ class Strongest:
 class Retriever:
     """Searches one index. Products are computed on ``device``, ``CELLS`` at a time; results are on the CPU."""
 
+    index: Index
+    device: torch.device
+
     def __init__(self, index: Index, device: torch.device | None = None) -> None:
         check_head(index.head)
         self.index, self.device = index, device or torch.device("cpu")

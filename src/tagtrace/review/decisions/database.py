@@ -87,6 +87,8 @@ class Decision:
 class Store:
     """An open database of decisions. All methods can be called from any thread."""
 
+    path: Path
+
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = threading.RLock()

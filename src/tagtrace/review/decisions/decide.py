@@ -46,6 +46,9 @@ class DecisionRequest:
 class Decisions:
     """The decisions of a project. All methods can be called from any thread; other processes can make decisions too."""
 
+    data: TrainingData
+    store: Store
+
     def __init__(self, data: TrainingData, store: Store) -> None:
         self.data, self.store = data, store
         self._ledger = Ledger(data)

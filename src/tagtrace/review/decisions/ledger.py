@@ -40,6 +40,8 @@ class Stacks:
 class Ledger:
     """All decisions, and the status of every place that follows from them."""
 
+    last: int
+
     def __init__(self, data: TrainingData) -> None:
         self.data = data
         self.rows: dict[int, Decision] = {}

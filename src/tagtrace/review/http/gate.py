@@ -83,6 +83,9 @@ class RefusalError(Exception):
 class Gate:
     """ASGI middleware that checks each request and adds the security headers to each response."""
 
+    app: ASGIApp
+    guard: Guard
+
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app, self.guard = app, guard
 

@@ -62,6 +62,12 @@ class Pages:
     answered here, before any routing.
     """
 
+    app: ASGIApp
+    files: dict[str, File]
+    tags: dict[str, str]
+    version: str
+    text: str
+
     def __init__(self, app: ASGIApp, csrf: str) -> None:
         self.app, self.files = app, read_files()
         self.tags = {name: file.tag for name, file in self.files.items()}

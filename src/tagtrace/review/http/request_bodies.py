@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,7 +16,7 @@ MAX_TOGETHER = 20_000
 
 
 class Body(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", strict=True)
 
 
 class DecisionBody(Body):
@@ -82,7 +82,7 @@ class SupposeBody(Body):
 class JobBody(Body):
     """A job: ``verify`` retrains for a what-if and has its fields; ``prepare`` computes a curvature."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
 
     kind: Literal["verify", "prepare"]
     curvature: Name = "auto"

@@ -9,6 +9,7 @@ from typing import Any
 
 from tagtrace._checks import OptionError, TagtraceError
 from tagtrace.data import Corpus
+from tagtrace.data.sentence import Sentence
 from tagtrace.review.model.listings import page
 from tagtrace.review.training_data import context, lowered
 from tagtrace.tagger import Misprediction, Tagger
@@ -17,6 +18,10 @@ from tagtrace.tagger.mispredictions import predict_batches
 
 class HeldOut:
     """Held-out sentences and the mispredictions in them, which ``work`` computes."""
+
+    sentences: list[Sentence]
+    number_of: dict[str, int]
+    num_predicted: int
 
     def __init__(self, tagger: Tagger, corpus: Corpus) -> None:
         self.tagger = tagger

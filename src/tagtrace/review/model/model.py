@@ -48,6 +48,12 @@ MAX_TOP = 200
 class Model:
     """The tagger and the index of a project."""
 
+    index: Index
+    tagger: Tagger
+    decisions: Decisions
+    held: HeldOut | None
+    explainers: Explainers
+
     def __init__(self, index: Index, tagger: Tagger, decisions: Decisions, held: HeldOut | None = None) -> None:
         self.index, self.tagger, self.decisions, self.held = index, tagger, decisions, held
         self.explainers = Explainers(index)

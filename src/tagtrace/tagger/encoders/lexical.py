@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 from zlib import crc32
 
 import torch
@@ -77,6 +77,9 @@ def spelling(word: str) -> tuple[list[str], list[str]]:
 class Neighbours(nn.Module):
     """One layer: a token's row and those within ``reach`` tokens, side by side, through one matrix and a ReLU."""
 
+    offsets: range
+    linear: nn.Linear
+
     def __init__(self, width: int, hidden: int, reach: int = 2) -> None:
         super().__init__()
         self.offsets = range(-reach, reach + 1)
@@ -105,9 +108,16 @@ def neighbour_index(lengths: Tensor, offsets: Sequence[int]) -> Tensor:
 class Lexical(Encoder):
     """Hashed spelling features, summed, then two layers over neighbours: D = hidden + width."""
 
+    options: LexicalOptions
+    dim: int
+    table: nn.EmbeddingBag
+    near: Neighbours
+    far: Neighbours
+    dropout: nn.Dropout
+
     kind = "lexical"
     trainable = True
-    learning_rate = 2e-3
+    learning_rate: ClassVar[float] = 2e-3
 
     def __init__(self, options: LexicalOptions | None = None) -> None:
         super().__init__()

@@ -36,6 +36,9 @@ class Pieces:
 class Piecer:
     """Cuts words into pieces with a fast tokenizer. Every word has at least one piece."""
 
+    prefix: list[int]
+    suffix: list[int]
+
     def __init__(self, tokenizer: Any) -> None:
         self._backend = tokenizer.backend_tokenizer
         self._backend.no_truncation()

@@ -32,6 +32,9 @@ class Precomputed(Encoder):
     memory-mapped and never copied: a saved encoder points to the folder and checks that it has not changed.
     """
 
+    folder: Path
+    dim: int
+
     kind: ClassVar[str] = "precomputed"
     trainable: ClassVar[bool] = False
 

@@ -36,6 +36,12 @@ class Transformer(Encoder):
     windows share ``overlap`` pieces (default: a quarter of a window).
     """
 
+    name: str
+    tokenizer: Any
+    dim: int
+    max_pieces: int
+    overlap: int
+
     kind: ClassVar[str] = "transformer"
     trainable: ClassVar[bool] = True
 

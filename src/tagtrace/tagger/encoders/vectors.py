@@ -50,6 +50,10 @@ class Vectors(Encoder):
     indicator is one. A part of speech that ``fit`` did not see is all zeros.
     """
 
+    words: tuple[str, ...]
+    pos: tuple[str, ...]
+    dim: int
+
     kind: ClassVar[str] = "vectors"
     trainable: ClassVar[bool] = False
 

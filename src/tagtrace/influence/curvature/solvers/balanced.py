@@ -24,6 +24,11 @@ Precondition = Callable[[Tensor], Tensor]
 class Balanced:
     """M^-1 for ``operator`` K, ``approximate`` B and the ``coordinates`` Z (E,)."""
 
+    factor: Tensor
+    approximate: Precondition
+    coordinates: Tensor
+    columns: Tensor
+
     @torch.no_grad()
     def __init__(self, operator: Operator, approximate: Precondition, coordinates: Tensor) -> None:
         self.approximate, self.coordinates = approximate, coordinates

@@ -28,6 +28,8 @@ WORST_ROUNDED = 1e-4
 class Cholesky(Solver):
     """K = L L^T, then x = K^-1 b. ``progress`` counts the sentences that went into the matrix."""
 
+    operator: Operator | None
+
     inverse: Tensor
     """K^-1 (P, P)"""
     probes: Probes

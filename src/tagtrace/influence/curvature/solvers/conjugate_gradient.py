@@ -19,6 +19,12 @@ from tagtrace.influence.curvature.solvers.solution import Solution, Solver, rela
 class ConjugateGradient(Solver):
     """Stops when every |K x - b| <= tolerance |b|, or after ``max_steps``."""
 
+    operator: Operator | None
+    system: Operator
+    precondition: Callable[[Tensor], Tensor]
+    tolerance: float
+    max_steps: int
+
     advice = "allow more steps, add damping, or use the dense solver"
 
     def __init__(

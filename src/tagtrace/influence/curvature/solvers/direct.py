@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from tagtrace.influence.curvature.operators import Identity, Kronecker
+from tagtrace.influence.curvature.operators import Identity, Kronecker, Operator
 from tagtrace.influence.curvature.solvers.solution import WORST_RESIDUAL, Solution, Solver, relative_residual
 
 
 class Direct(Solver):
     """x = K^-1 b by formula."""
 
+    operator: Operator | None
+
+    invertible: Identity | Kronecker
+
     def __init__(self, operator: Identity | Kronecker) -> None:
-        self.operator = self.invertible = operator
+        self.operator: Operator | None = operator
+        self.invertible = operator
 
     def try_solve(self, right: Tensor) -> Solution:
         right = right.double()
