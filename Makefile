@@ -22,6 +22,7 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" basedpyright --verifytypes tagtrace --ignoreexternal
 
 screenshots: $(VENV)/installed-dev
 	$(BIN)/python experiments/screenshots.py $(DEMO)

@@ -11,8 +11,6 @@ from tagtrace.influence.curvature.solvers.solution import WORST_RESIDUAL, Soluti
 class Direct(Solver):
     """x = K^-1 b by formula."""
 
-    operator: Operator | None
-
     invertible: Identity | Kronecker
 
     def __init__(self, operator: Identity | Kronecker) -> None:
