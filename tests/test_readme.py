@@ -47,18 +47,17 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return first, run([sys.executable, "-c", python], folder / "tagtrace-demo")
 
 
-def test_the_shell_example_prints_what_the_readme_says(printed: tuple[str, str]) -> None:
-    shown, _ = blocks("text")
-    for line in filter(None, map(spaced, shown.splitlines())):
-        if line != "...":
-            assert line in spaced(printed[0]), line
+def skeleton(text: str) -> str:
+    """Words without numbers: the last digits depend on the machine."""
+    return re.sub(r"[+-]?[0-9][0-9,.]*", "#", spaced(text))
 
 
-def test_the_python_example_prints_what_the_readme_says(printed: tuple[str, str]) -> None:
-    _, shown = blocks("text")
-    for line in filter(None, map(spaced, shown.splitlines())):
-        if line != "...":
-            assert line in spaced(printed[1]), line
+@pytest.mark.parametrize(("number", "language"), enumerate(("sh", "python")), ids=("shell", "python"))
+def test_an_example_prints_what_the_readme_says(printed: tuple[str, str], number: int, language: str) -> None:
+    assert len(blocks(language)) == 1
+    found = skeleton(printed[number])
+    for line in filter(None, map(skeleton, blocks("text")[number].splitlines())):
+        assert line == "..." or line in found, line
 
 
 def test_the_demo_finds_the_planted_errors(printed: tuple[str, str]) -> None:
@@ -66,3 +65,5 @@ def test_the_demo_finds_the_planted_errors(printed: tuple[str, str]) -> None:
     assert float(re.findall(r"average precision ([0-9.]+)", text)[0]) == pytest.approx(0.858, abs=0.02)
     assert "330 of 516 LOC segments in documents that begin with HANDBALL are probably ORG" in text
     assert "5 of the 5 supporters are planted errors" in text
+    gains = [float(found) for found in re.findall(r"raise segment F1 by ([0-9.]+) points", " ".join(printed))]
+    assert gains == pytest.approx([5.99, 5.99], abs=0.5)

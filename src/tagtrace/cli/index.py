@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tagtrace._files import check_replaceable
-from tagtrace.cli.options import Command, device_option, overwrite_option, read_options, reading_options
+from tagtrace.cli.options import Command, device_option, overwrite_option, read_options, reading_options, refit_options
 from tagtrace.cli.show import counting, note, refit_line, show
 from tagtrace.data import read_corpus
 from tagtrace.index import IndexOptions, build_index, estimate_size
@@ -23,21 +23,7 @@ from tagtrace.tagger import load_tagger, pick_device
 @click.argument("folder", metavar="OUT", type=click.Path(path_type=Path))
 @click.option("--dtype", type=click.Choice(list(DTYPES)), default="float16", show_default=True,
               help="Number format in which features are stored.")  # fmt: skip
-@click.option(
-    "--l2",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Strength of L2 regularisation, relative to the sum of losses.",
-)
-@click.option(
-    "--tolerance",
-    type=float,
-    default=1e-6,
-    show_default=True,
-    help="Refit until no entry of the gradient is larger than this.",
-)
-@click.option("--max-steps", type=int, default=100, show_default=True, help="Maximum number of Newton steps.")
+@refit_options
 @click.option(
     "--no-refit",
     is_flag=True,

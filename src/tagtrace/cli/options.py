@@ -82,6 +82,13 @@ def together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
 
 
 reading_options: Option = together(*_READING)
+refit_options: Option = together(
+    click.option("--l2", type=float, default=1.0, show_default=True,
+                 help="Strength of L2 regularisation, relative to the sum of losses."),
+    click.option("--tolerance", type=float, default=1e-6, show_default=True,
+                 help="Refit until no entry of the gradient is larger than this."),
+    click.option("--max-steps", type=int, default=100, show_default=True, help="Maximum number of Newton steps."),
+)  # fmt: skip
 
 
 def read_options(values: dict[str, Any]) -> ReadOptions:

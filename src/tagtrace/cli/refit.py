@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tagtrace._files import check_replaceable
-from tagtrace.cli.options import Command, device_option, overwrite_option, read_options, reading_options
+from tagtrace.cli.options import Command, device_option, overwrite_option, read_options, reading_options, refit_options
 from tagtrace.cli.show import counting, refit_line, show
 from tagtrace.data import read_corpus
 from tagtrace.tagger import RefitOptions, load_tagger, pick_device, refit_tagger, save_tagger
@@ -19,21 +19,7 @@ from tagtrace.tagger.folder import MARKER
 @click.argument("folder", metavar="TAGGER", type=click.Path(path_type=Path))
 @click.argument("train_file", metavar="TRAIN")
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
-@click.option(
-    "--l2",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Strength of L2 regularisation, relative to the sum of losses.",
-)
-@click.option(
-    "--tolerance",
-    type=float,
-    default=1e-6,
-    show_default=True,
-    help="Stop when no entry of the gradient is larger than this.",
-)
-@click.option("--max-steps", type=int, default=100, show_default=True, help="Maximum number of Newton steps.")
+@refit_options
 @overwrite_option
 @device_option
 @reading_options

@@ -30,7 +30,9 @@ def show(result: Described | Table | str) -> None:
         for part in result.describe():
             show(part)
     elif isinstance(result, Table):
-        table = RichTable(title=result.title or None, title_justify="left")
+        if result.title:
+            out.print(result.title, soft_wrap=True)
+        table = RichTable()
         for number, name in enumerate(result.columns):
             width = max(len(line) for row in (result.columns, *result.rows) for line in row[number].split("\n"))
             justify = "right" if name in result.right else "left"
