@@ -1,8 +1,7 @@
-"""``tagtrace demo``: everything it makes, and what its audit finds."""
+"""``tagtrace demo`` with few documents; ``tests/test_readme.py`` runs it in its full size."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 
@@ -55,19 +54,3 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine" / "thesis").write_text("years")
     assert tagtrace("demo", "--out", tmp_path / "mine").exit_code == 1
     assert (tmp_path / "mine" / "thesis").read_text() == "years"
-
-
-def test_the_first_pattern_is_the_planted_one(tmp_path: Path) -> None:
-    """The demo in its full size: its audit names the planted mistake first and finds most planted errors."""
-    folder = tmp_path / "demo"
-    result = succeed("demo", "--out", folder)
-    lines = (folder / "audit" / "patterns.jsonl").read_text(encoding="utf-8").splitlines()
-    first = json.loads(lines[0])
-    assert first["change"] == "LOC -> ORG"
-    assert first["condition"] == {"kind": "opening", "value": "HANDBALL"}
-    assert first["effect"]["verified"]["loss"] < first["effect"]["before"]["loss"]
-    truth = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))["truth"][0]
-    assert truth["average_precision"] > 0.75  # 0.858 when this was written; the loss in sample reaches 0.46
-    assert truth["recall_at"]["1000"] > 0.85
-    printed = " ".join(result.stdout.split())
-    assert f"{truth['num_wrong']} labels are really wrong: average precision" in printed
