@@ -93,11 +93,12 @@ def answer(folder: Path, rung: Rung, values: dict[str, Any]) -> None:
     corpus = read_corpus(values["data_file"], options, require_labels=False)
     queries = make_queries(
         index.tagger(values["tagger_folder"]), corpus, values["sentence"], parse_slice(values["segment"]),
-        values["target"], values["most"],
+        values["target"], values["most"] + 1,
     )  # fmt: skip
+    has_more, queries = len(queries) > values["most"], queries[: values["most"]]
     if not queries:
         note("no misprediction was found; name a --sentence and a --segment to explain a correct prediction")
-    elif values["segment"] is None and len(queries) == values["most"]:
+    elif has_more:
         note(f"only the first {len(queries)} mispredictions are explained; --most sets how many")
     where = Filter(*(values[name] for name in ("only", "label", "pair", "document")))
     with counting("computing the curvature") as progress:
