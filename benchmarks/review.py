@@ -99,7 +99,7 @@ def make_review(folder: Path) -> Review:
     patterns, findings = find_patterns(index, findings)
     (folder / "audit").mkdir()
     write_findings(findings, folder / "audit" / "findings.jsonl")
-    (folder / "audit" / "patterns.jsonl").write_text("".join(f"{one.to_json()}\n" for one in patterns))
+    (folder / "audit" / "patterns.jsonl").write_text("".join(f"{one.to_line()}\n" for one in patterns))
     file = write_project_file(
         folder, index=folder / "index", data=folder / "train.conll", dev=folder / "dev.conll", audit=folder / "audit"
     )

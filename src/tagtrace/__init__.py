@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         load_tagger,
         mispredictions,
         refit_tagger,
+        remove_checkpoint,
         save_tagger,
         score_labels,
         train,
@@ -77,7 +78,8 @@ _HOMES = {
     ),
     "tagger": (
         "HeadOptions", "Misprediction", "RefitOptions", "Scorecard", "Tagger", "TrainOptions", "build_encoder",
-        "load_tagger", "mispredictions", "refit_tagger", "save_tagger", "score_labels", "train",
+        "load_tagger", "mispredictions", "refit_tagger", "remove_checkpoint", "save_tagger", "score_labels",
+        "train",
     ),
     "index": ("Index", "IndexOptions", "build_index", "open_index"),
     "influence": (
@@ -140,6 +142,7 @@ __all__ = [
     "read_corpus",
     "read_findings",
     "refit_tagger",
+    "remove_checkpoint",
     "replay",
     "review_project",
     "run_audit",

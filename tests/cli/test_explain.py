@@ -35,6 +35,9 @@ def test_mispredictions_are_explained_unless_a_segment_is_named(indexed: Path, t
         assert all(one["score"] < 0 for one in case["opposers"])
     sentence = cases[0]["sentence"]
     succeed(*explain(indexed, "--sentence", sentence, "--json", path))
+    num_there = len(json.loads(path.read_text()))
+    exactly = succeed(*explain(indexed, "--sentence", sentence, "--most", num_there, "--json", path))
+    assert "only the first" not in exactly.stderr
     assert {case["sentence"] for case in json.loads(path.read_text())} == {sentence}
 
 

@@ -292,8 +292,7 @@ def test_what_is_saved_is_loaded(audited: Audit, tmp_path: Path) -> None:
     for name in ("findings", "patterns", "summary", "options", "notes", "num_right", "index"):
         assert getattr(found, name) == getattr(audited, name), name
     assert found.truth == [replace(one, curve=()) for one in audited.truth]
-    assert [name for name, _ in found.documents] == [name for name, _ in audited.documents]
-    assert [score for _, score in found.documents] == pytest.approx([score for _, score in audited.documents], rel=1e-5)
+    assert found.documents == audited.documents
     assert (found.scores, found.evidence) == (None, {})
     assert audited.patterns[0].effect is not None
     assert found.describe() == audited.describe()
@@ -337,6 +336,7 @@ def test_findings_alone_can_be_loaded_and_damage_is_named(audited: Audit, tmp_pa
     for name, text, message in (
         ("audit.json", "{", r"audit\.json: cannot be read as JSON"),
         ("audit.json", json.dumps({"options": {"opinions": "head"}}), r"audit\.json: not the record of an audit"),
+        ("audit.json", json.dumps({"options": {"score": "taste"}}), r"audit\.json: not the record of an audit"),
         ("audit.json", json.dumps({"truth": [{}]}), r"audit\.json: not the record of an audit"),
         ("patterns.jsonl", '\n{"number": 1}\n', r"patterns\.jsonl, line 2: not a pattern"),
         ("documents.csv", "document,mean_score\na,b\n", r"documents\.csv: not a list of documents and scores"),
@@ -352,6 +352,7 @@ def test_findings_alone_can_be_loaded_and_damage_is_named(audited: Audit, tmp_pa
     found = Audit.load(folder)
     assert found.findings == read_findings(folder / "findings.jsonl") == audited.findings
     assert (found.patterns, found.documents, found.summary, found.options) == ([], [], {}, AuditOptions())
+    assert found.notes == ["audit.json is missing; the options of the audit are not known"]
 
 
 # What is printed

@@ -70,13 +70,18 @@ def test_any_text_comes_back(
 
 def test_a_file_saved_by_an_editor_is_read(tmp_path: Path) -> None:
     path = tmp_path / "findings.jsonl"
-    path.write_bytes(b"\xef\xbb\xbf" + f"{ONE.to_json()}\r\n\r\n{TWO.to_json()}\r\n\r\n".encode())
+    path.write_bytes(b"\xef\xbb\xbf" + f"{ONE.to_line()}\r\n\r\n{TWO.to_line()}\r\n\r\n".encode())
     assert read_findings(path) == [ONE, TWO]
 
 
 def test_scores_and_pattern_may_be_left_out(tmp_path: Path) -> None:
-    record = {key: value for key, value in json.loads(TWO.to_json()).items() if key not in ("scores", "pattern")}
+    record = {key: value for key, value in json.loads(TWO.to_line()).items() if key not in ("scores", "pattern")}
     (tmp_path / "findings.jsonl").write_text(json.dumps(record))
+    assert read_findings(tmp_path / "findings.jsonl") == [TWO]
+
+
+def test_findings_of_a_development_version_are_read(tmp_path: Path) -> None:
+    (tmp_path / "findings.jsonl").write_text(TWO.to_line().replace('"sentence_number"', '"chain"'))
     assert read_findings(tmp_path / "findings.jsonl") == [TWO]
 
 
@@ -96,7 +101,7 @@ def test_the_table_has_a_row_a_finding(tmp_path: Path) -> None:
 
 
 def changed(**values: Any) -> str:
-    record = {**json.loads(ONE.to_json()), **values}
+    record = {**json.loads(ONE.to_line()), **values}
     return json.dumps({key: value for key, value in record.items() if value != "gone"})
 
 
@@ -126,7 +131,7 @@ def changed(**values: Any) -> str:
 )  # fmt: skip
 def test_a_bad_line_is_named(tmp_path: Path, line: str, reason: str) -> None:
     path = tmp_path / "findings.jsonl"
-    path.write_text(f"{TWO.to_json()}\n\n{line}\n", encoding="utf-8")
+    path.write_text(f"{TWO.to_line()}\n\n{line}\n", encoding="utf-8")
     with pytest.raises(
         DataError, match=rf"findings.jsonl, line 3: not a finding \({reason}.*\); give the findings.jsonl"
     ):

@@ -305,7 +305,7 @@ def test_a_copy_in_json_lines_without_ids(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    good = Change(1, "s", 1, 0, 1, ("a",), ("O",), ("B-X",)).to_json()
+    good = Change(1, "s", 1, 0, 1, ("a",), ("O",), ("B-X",)).to_line()
     for line in ("{", '{"rank": 1}', "[]", good.replace('"start": 0', '"start": "0"')):
         path.write_text(f"{good}\n{line}\n")
         with pytest.raises(DataError, match=r"log.jsonl, line 2: not a change .*give the log of a fix"):

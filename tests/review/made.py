@@ -111,7 +111,7 @@ def train_and_index(folder: Path, train: Corpus, labels: LabelSet) -> Index:
 def write_audit(folder: Path, findings: Sequence[Finding], patterns: Sequence[Pattern]) -> None:
     folder.mkdir()
     write_findings(findings, folder / "findings.jsonl")
-    (folder / "patterns.jsonl").write_text("".join(f"{one.to_json()}\n" for one in patterns))
+    (folder / "patterns.jsonl").write_text("".join(f"{one.to_line()}\n" for one in patterns))
 
 
 def make_project(folder: Path) -> ProjectFile:

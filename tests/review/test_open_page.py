@@ -87,6 +87,8 @@ def test_a_new_project_is_created(project_folder: Path, tmp_path: Path, served: 
     assert served[0]["browser"]
     dev = project_folder / "data" / "dev.conll"
     refused(r"project\.json: this project already has its data; leave it out, or edit the file", folder, data=dev)
+    other = ReadOptions(scheme="iob1")
+    refused(r"project\.json: this project already says how its data is read; edit that file", folder, reading=other)
 
 
 def test_the_folder_of_the_tagger_can_be_given(

@@ -25,6 +25,7 @@ from tagtrace.index import open_index
 from tagtrace.influence import Explainer, Filter, Score, SegmentKind, make_queries
 from tagtrace.influence.curvature.choice import Curvature
 from tagtrace.influence.explanation import Rung
+from tagtrace.influence.options import check_at_least
 
 explain_options: Option = together(
     click.argument("folder", metavar="INDEX", type=click.Path(path_type=Path)),
@@ -89,6 +90,7 @@ def explain(folder: Path, refine: bool, **values: Any) -> None:
 def answer(folder: Path, rung: Rung, values: dict[str, Any]) -> None:
     """Explain predictions on a rung, and print and write the answers."""
     options = read_options(values)
+    check_at_least(1, most=values["most"])
     index = open_index(folder, verify=True)
     corpus = read_corpus(values["data_file"], options, require_labels=False)
     queries = make_queries(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError, OptionError, at
+from tagtrace._checks import DataError, OptionError, TagtraceError, at
 from tagtrace._progress import Progress
 from tagtrace._table import Described, Table
 from tagtrace.data.corpus import Corpus, read_corpus
@@ -63,13 +63,13 @@ class Audit(Described):
     """Number of the first 200 findings that are about a label that is really wrong, if the truth was given."""
     documents: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     """Documents by the mean score of their tokens, the most suspicious first."""
-    evidence: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    evidence: dict[int, list[str]] = field(default_factory=dict[int, list[str]], compare=False)
     """By rank of a finding, the trusted labels that it hurts; not saved except in the report."""
     scores: Tensor | None = field(default=None, repr=False, compare=False)
     """The score of every training token, (N,); not saved."""
     index: str = ""
     """Folder of the index."""
-    fingerprint: str = ""
+    fingerprint: str = field(default="", compare=False)
     """Checksum of the saved findings; empty unless the audit was loaded."""
 
     def save(self, folder: str | Path) -> None:
@@ -98,14 +98,14 @@ class Audit(Described):
                 patterns=files.patterns,
                 summary=dict(record.get("summary", {})),
                 options=AuditOptions(**record.get("options", {})),
-                notes=list(record.get("notes", [])),
+                notes=list(record.get("notes", [f"{MARKER} is missing; the options of the audit are not known"])),
                 truth=[Measured.from_json(one) for one in record.get("truth", [])],
                 num_right=record.get("num_right"),
                 documents=files.documents,
                 index=record.get("index", ""),
                 fingerprint=files.fingerprint,
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, TagtraceError) as error:
             raise DataError(f"{at(Path(folder) / MARKER)}: not the record of an audit ({error}); audit again") from None
 
     @property

@@ -60,12 +60,12 @@ def write_audit_files(
     folder: Path, files: AuditFiles, scores: Tensor, truth: Sequence[Measured], evidence: Mapping[int, Sequence[str]]
 ) -> None:
     """Write all files; ``scores`` (N,), ``truth`` and ``evidence`` are shown in the report."""
-    (folder / MARKER).unlink(missing_ok=True)  # it marks a complete set of files
+    for name in (MARKER, "patterns.jsonl", "documents.csv"):  # so that no other audit's files stay beside new findings
+        (folder / name).unlink(missing_ok=True)
     write_findings(files.findings, folder / "findings.jsonl")
     write_findings_table(files.findings, folder / "findings.csv")
     with file_moved_when_whole(folder / "patterns.jsonl") as stream:
-        stream.writelines(f"{pattern.to_json()}\n".encode() for pattern in files.patterns)
-    (folder / "documents.csv").unlink(missing_ok=True)  # an earlier audit may have had documents
+        stream.writelines(f"{pattern.to_line()}\n".encode() for pattern in files.patterns)
     if files.documents:
         _write_documents(folder / "documents.csv", files.documents)
     report = Report(
@@ -119,7 +119,7 @@ def _write_documents(path: Path, documents: Sequence[tuple[str, float]]) -> None
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(("document", "mean_score"))
-    writer.writerows((name, f"{score:.6g}") for name, score in documents)
+    writer.writerows((name, repr(score)) for name, score in documents)
     with file_moved_when_whole(path) as stream:
         stream.write(text.getvalue().encode())
 

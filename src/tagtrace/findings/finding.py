@@ -75,13 +75,15 @@ class Finding:
         lists = {key: " ".join(getattr(self, key)) for key in ("given", "proposed", "before", "after")}
         return {column: lists.get(column, getattr(self, column)) for column in COLUMNS}
 
-    def to_json(self) -> str:
+    def to_line(self) -> str:
         """One line of ``findings.jsonl``."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Finding:
-        """Read what ``to_json`` wrote; raises ValueError if the record is not a finding."""
+        """Read what ``to_line`` wrote; raises ValueError if the record is not a finding."""
+        if isinstance(record, dict) and "chain" in record:  # its name in development versions
+            record = {"sentence_number" if key == "chain" else key: value for key, value in record.items()}
         _check(record)
         tuples = {key: tuple(record[key]) for key in _LISTS}
         found = cls(**{**record, **tuples})
@@ -125,7 +127,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 def write_findings(findings: Sequence[Finding], path: str | Path) -> None:
     """Write findings as JSON lines, one finding per line."""
     with file_moved_when_whole(path) as stream:
-        stream.writelines(_encoded(f"{finding.to_json()}\n") for finding in findings)
+        stream.writelines(_encoded(f"{finding.to_line()}\n") for finding in findings)
 
 
 def write_findings_table(findings: Sequence[Finding], path: str | Path) -> None:

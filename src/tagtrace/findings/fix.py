@@ -53,13 +53,13 @@ class Change:
     def __str__(self) -> str:
         return f"finding {self.rank} ({self.sentence} {self.start}:{self.stop})"
 
-    def to_json(self) -> str:
+    def to_line(self) -> str:
         """One line of the log."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Change:
-        """Read what ``to_json`` wrote."""
+        """Read what ``to_line`` wrote."""
         change = cls(**{**record, **{key: tuple(record[key]) for key in _TUPLES}})
         numbers = (change.rank, change.line, change.start, change.stop, change.repaired)
         if not all(type(number) is int for number in numbers) or type(change.sentence) is not str:
@@ -205,7 +205,7 @@ def replay(corpus: Corpus, changes: Iterable[Change]) -> Fixed:
 def write_changes(changes: Iterable[Change], path: str | Path) -> None:
     """Write a log as JSON lines, one change per line."""
     with file_moved_when_whole(path) as stream:
-        stream.writelines(f"{change.to_json()}\n".encode() for change in changes)
+        stream.writelines(f"{change.to_line()}\n".encode() for change in changes)
 
 
 def read_changes(path: str | Path) -> list[Change]:

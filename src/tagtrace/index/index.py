@@ -192,7 +192,7 @@ class Index:
     def trained_tagger(self, folder: str | Path | None = None) -> Tagger:
         """Like ``tagger``, with the head as it was trained."""
         if folder is None and self._built_with is not None and self._is_own(self._built_with):
-            return deepcopy(self._built_with)
+            return deepcopy(self._built_with).eval()
         tagger = load_tagger(folder or self._tagger_path())
         self.check_tagger(tagger)
         return tagger

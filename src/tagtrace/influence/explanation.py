@@ -206,7 +206,8 @@ class Explanation(Described):
     def to_json(self) -> dict[str, Any]:
         """The explanation as data."""
         sides = {name: [one.to_json() for one in side] for name, side in self.sides().items()}
-        return {**self.query.to_json(), "explained": list(self.explained), **sides}
+        about = {"explained": list(self.explained), "score": self.score, "notes": list(self.notes)}
+        return {**self.query.to_json(), **about, "num_candidates": self.num_candidates, **sides}
 
     def to_records(self) -> list[dict[str, Any]]:
         """One flat record for each training segment, for ``pandas.DataFrame``."""

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
 from tagtrace.data.corpus import Corpus
+from tagtrace.data.schemes import differences
 from tagtrace.data.sentence import Sentence
 from tagtrace.influence.options import check_at_least
 from tagtrace.influence.scoring.factors import Factors
 from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.mispredictions import mispredictions
 from tagtrace.tagger.rows import Rows
 from tagtrace.tagger.scores import Scores
 from tagtrace.tagger.tagger import Tagger
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Query:
     """Tokens ``start:stop`` of a sentence with features (T, D) and labels (T,): gold, predicted or chosen by the user.
 
@@ -178,8 +179,12 @@ def make_queries(
         raise DataError(
             f"{corpus.path}: has no labels, so mispredictions cannot be found; name a sentence and a segment of it"
         )
-    found = mispredictions(tagger, labelled)[:most]
-    return [make_query(tagger, one.sentence, one.start, one.stop, target) for one in found]
+    found = (
+        make_query(tagger, one, start, stop, target)
+        for one, predicted in zip(labelled, tagger.predict(labelled), strict=True)
+        for start, stop in differences(one.labels, predicted, tagger.labels.scheme)
+    )
+    return list(islice(found, most))
 
 
 def _with_id(sentences: Sequence[Sentence], id_: str, corpus: Corpus) -> Sentence:

@@ -72,7 +72,10 @@ def _project(folder: Path, places: dict[str, Path], reading: ReadOptions | None)
         name = next(iter(places))
         raise OptionError(f"{folder / MARKER}: this project already has its {name}; leave it out, or edit the file")
     if not {"index", "data"} <= places.keys():
-        return read_project_file(folder), False
+        file = read_project_file(folder)
+        if reading not in (None, ReadOptions(), file.reading):
+            raise OptionError(f"{folder / MARKER}: this project already says how its data is read; edit that file")
+        return file, False
     for name, place in places.items():
         if not place.exists():
             raise OptionError(f"{place}: does not exist; give the path of the {name}")

@@ -78,8 +78,9 @@ def _name(step: int, part: str) -> str:
     return f"step-{step}/{part}.safetensors"
 
 
-def remove_checkpoint(folder: Path) -> None:
+def remove_checkpoint(folder: str | Path) -> None:
     """Delete all checkpoint files, and the folder if nothing else is in it."""
+    folder = Path(folder)
     for tensors in folder.glob("step-*"):
         shutil.rmtree(tensors, ignore_errors=True)
     for state in (*folder.glob(MARKER), *folder.glob(f".{MARKER}.*")):

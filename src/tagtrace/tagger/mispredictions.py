@@ -56,6 +56,9 @@ class Misprediction:
 
 def mispredictions(tagger: Tagger, data: Corpus | Sequence[Sentence]) -> list[Misprediction]:
     """Every segment of ``data`` that ``tagger`` predicts differently from its labels, in the order of the data."""
+    if isinstance(data, Corpus):
+        tagger.check_scheme(data)
+        tagger.encoder.check_corpus(data)
     sentences = data.sentences if isinstance(data, Corpus) else data
     joined = tagger.labelled([sentence for sentence in sentences if len(sentence)], "given")
     return [found for batch in predict_batches(tagger, joined) for found in batch.mispredictions]

@@ -105,7 +105,7 @@ def refit_tagger(
         tagger.record["data"] = {"train": str(data.path), "fingerprint": data.fingerprint}
     rows = tagger.rows(data.sentences if isinstance(data, Corpus) else data, progress=encoding)
     result = refit_head(tagger.head, rows.to(tagger.device), options, progress)
-    tagger.head = result.head
+    tagger.head, tagger.folder = result.head, None  # what was saved is another tagger
     tagger.record["refit"] = {
         "options": options.to_json(),
         "objective": result.objective,

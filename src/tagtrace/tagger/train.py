@@ -26,7 +26,7 @@ def train(
     options: TrainOptions | None = None,
     refit: RefitOptions | None = None,
     device: str | torch.device = "auto",
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     progress: Callable[[Step], None] | None = None,
     refit_progress: RefitProgress | None = None,
 ) -> Tagger:
@@ -49,7 +49,14 @@ def train(
     tagger = new_tagger(encoder, labels, head, unit, options.seed).to(pick_device(device))
     if encoder.trainable:
         held_out = dev.sentences if dev else ()
-        train_tagger(tagger, corpus.sentences, held_out, options, checkpoint=checkpoint, progress=progress)
+        train_tagger(
+            tagger,
+            corpus.sentences,
+            held_out,
+            options,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            progress=progress,
+        )
     else:
         refit_tagger(tagger, corpus.sentences, refit, progress=refit_progress)
     tagger.record["data"] = {"train": str(corpus.path), "fingerprint": corpus.fingerprint}

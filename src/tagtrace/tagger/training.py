@@ -243,6 +243,7 @@ class _Run:
         if self.best:
             self.tagger.load_state_dict(self.best)
         self.tagger.eval()
+        self.tagger.folder = None  # what was saved before is another tagger
         self.tagger.record["training"] = {
             "options": self.options.to_json(),
             "learning_rate": self.learning_rate,

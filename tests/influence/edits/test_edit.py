@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tagtrace._checks import DataError, OptionError, TagtraceError
@@ -71,6 +72,7 @@ def test_edits_of_a_file(index: Index, tmp_path: Path) -> None:
     path.write_text("\n\n".join(map(json.dumps, lines)) + "\n")
     edits = read_edits(index, path)
     assert edits == [make_edit(index, id_, 2, 4, "ORG"), Edit(number, 0, 1), Edit(number, 4, 5)]
+    assert edits[0] == make_edit(index, np.int64(number), 2, 4, "ORG")
     path.write_text("".join(json.dumps(edit_to_json(index, edit)) + "\n" for edit in edits))
     assert read_edits(index, path) == edits, "what is written can be read"
 
@@ -101,6 +103,13 @@ def test_a_bad_line_is_named(index: Index, tmp_path: Path, line: str, message: s
     assert isinstance(caught.value, DataError)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(index: Index, tmp_path: Path) -> None:
+    (tmp_path / "latin.jsonl").write_bytes(b"\xe9")
+    for name in ("latin.jsonl", "nothing.jsonl"):
+        with pytest.raises(DataError, match=f"{name}: cannot be read"):
+            read_edits(index, tmp_path / name)
 
 
 def test_the_table_shows_given_and_new_labels(index: Index) -> None:

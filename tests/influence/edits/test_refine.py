@@ -76,7 +76,7 @@ def test_groups_refined_together_are_as_if_alone(options: HeadOptions) -> None:
 def test_bad_edits_and_unreachable_optima_are_refused() -> None:
     fitted = Fitted(HeadOptions(), random_rows())
     for edit, message in (
-        (Edit(0, 3, 9), "3:9 is not a segment of sentence 0, which has 5 tokens"),
+        (Edit(0, 3, 9), "3:9 is not a segment of sentence 0, which has tokens 0 to 4"),
         (Edit(0, 2, 2), "2:2 is not a segment"),
         (Edit(0, 1, 3, (1,)), "needs 2 labels; it has 1"),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -52,7 +53,7 @@ def gain(
     _check_options(before, after, test, retrain, dev, num_seeds, encoder, l2, samples, work)
     if tagger is not None and not isinstance(source, Index):
         raise OptionError("the folder of a tagger is only used with an index; leave it out")
-    model = (source.tagger(tagger) if isinstance(source, Index) else source).to(pick_device(device))
+    model = (source.tagger(tagger) if isinstance(source, Index) else deepcopy(source)).to(pick_device(device))
     if retrain == "head":
         index = source if isinstance(source, Index) else None
         options = RefitOptions(_l2(index, model) if l2 is None else l2)

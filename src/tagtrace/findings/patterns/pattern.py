@@ -91,13 +91,13 @@ class Pattern:
         verdict = "no difference" if is_small else "helps" if self.effect.change < 0 else "hurts"
         return f"{before:.4f} -> {after:.4f} ({verdict})"
 
-    def to_json(self) -> str:
+    def to_line(self) -> str:
         """One line of ``patterns.jsonl``."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Pattern:
-        """Read what ``to_json`` wrote."""
+        """Read what ``to_line`` wrote."""
         condition, effect = record["condition"], record.get("effect")
         return cls(
             **{

@@ -7,10 +7,11 @@ paper's equations 2 and 5); if they are replaced, it contributes the joint loss 
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -41,17 +42,15 @@ Group = Sequence[Edit]
 
 
 def make_edit(
-    index: Index, sentence: str | int, start: int, stop: int, labels: str | Sequence[str] | None = None
+    index: Index, sentence: str | SupportsIndex, start: int, stop: int, labels: str | Sequence[str] | None = None
 ) -> Edit:
     """An edit of tokens ``start:stop`` of a training sentence, given by its id or number.
 
     ``labels`` are the new ones: a type (``ORG``), a label, or one label for each token; None removes the labels.
     """
-    number = sentence if isinstance(sentence, int) else index.sentence_number(sentence)
+    number = index.sentence_number(sentence) if isinstance(sentence, str) else operator.index(sentence)
     check_sentence_number(number, index.num_sentences)
-    if not 0 <= start < stop <= int(index.lengths[number]):
-        last = int(index.lengths[number]) - 1
-        raise OptionError(f"{start}:{stop} is not a segment of sentence {sentence}, which has tokens 0 to {last}")
+    check_segment(sentence, start, stop, int(index.lengths[number]))
     return Edit(number, start, stop, None if labels is None else tuple(index.labels.parse(labels, stop - start)))
 
 
@@ -61,10 +60,20 @@ def check_sentence_number(number: int, num_sentences: int) -> None:
         raise OptionError(f"there is no training sentence {number}; numbers are 0 to {num_sentences - 1}")
 
 
+def check_segment(sentence: str | SupportsIndex, start: int, stop: int, length: int) -> None:
+    """Raise OptionError unless tokens ``start:stop`` are in a sentence of this length."""
+    if not 0 <= start < stop <= length:
+        raise OptionError(f"{start}:{stop} is not a segment of sentence {sentence}, which has tokens 0 to {length - 1}")
+
+
 def read_edits(index: Index, path: str | Path) -> list[Edit]:
     """The edits in a file of JSON lines: ``{"id": ..., "start": 2, "stop": 4, "labels": [...] or null}``."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{at(path)}: cannot be read ({error}); give a file of JSON lines") from None
     found: list[Edit] = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
@@ -143,11 +152,7 @@ class EditedSentences:
 
     def _apply(self, edit: Edit, row: int) -> None:
         inside = slice(edit.start, edit.stop)
-        if not 0 <= edit.start < edit.stop <= int(self.lengths[row]):
-            raise OptionError(
-                f"edit {edit.start}:{edit.stop} is not a segment of sentence {edit.sentence_number}, which has "
-                f"{self.lengths[row]} tokens"
-            )
+        check_segment(edit.sentence_number, edit.start, edit.stop, int(self.lengths[row]))
         if edit.labels is None:
             self.known[row, inside] = False
         elif len(edit.labels) != edit.stop - edit.start:

@@ -18,7 +18,7 @@ MIN_SHOWN = 0.005
 """Labels less likely than this both before and after are not shown."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Effect:
     """A query's conditional loss and p(y_t | labels outside the segment, x), (tokens of the segment, C)."""
 

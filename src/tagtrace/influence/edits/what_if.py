@@ -15,6 +15,7 @@ from tagtrace.influence.edits.edit import (
     Edit,
     EditedSentences,
     Group,
+    check_segment,
     check_sentence_number,
     edit_table,
     edit_to_json,
@@ -115,6 +116,7 @@ def check_edits(edits: Group, head: Head, rows: Rows) -> None:
         check_sentence_number(edit.sentence_number, len(rows.lengths))
         if any(not 0 <= label < head.num_labels for label in edit.labels or ()):
             raise OptionError(f"edit with labels {edit.labels}: label numbers are 0 to {head.num_labels - 1}")
+        check_segment(edit.sentence_number, edit.start, edit.stop, int(rows.lengths[edit.sentence_number]))
         tokens = {(edit.sentence_number, t) for t in range(edit.start, edit.stop)}
         if taken & tokens:
             token = min(taken & tokens)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections import Counter
@@ -14,6 +15,8 @@ from tagtrace.review.model.listings import page
 from tagtrace.review.training_data import context, lowered
 from tagtrace.tagger import Misprediction, Tagger
 from tagtrace.tagger.mispredictions import predict_batches
+
+_log = logging.getLogger(__name__)
 
 
 class HeldOut:
@@ -56,6 +59,11 @@ class HeldOut:
                     return
         except TagtraceError as error:
             self.problem = str(error)
+        except Exception as error:
+            _log.exception("predicting the held-out data failed")
+            self.problem = (
+                f"the held-out data could not be predicted ({type(error).__name__}); see the server's messages"
+            )
         finally:
             self._ready.set()
 

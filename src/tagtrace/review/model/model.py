@@ -18,7 +18,7 @@ from tagtrace._checks import OptionError, TagtraceError
 from tagtrace._progress import Progress
 from tagtrace.findings.patterns.group_effect import pattern_edits
 from tagtrace.index import Index
-from tagtrace.influence import Edit, Query, Score, SegmentKind, TrainingSegment, make_query
+from tagtrace.influence import Edit, Query, Score, SegmentKind, TrainingSegment, make_edit, make_query
 from tagtrace.influence.curvature.choice import Curvature
 from tagtrace.influence.curvature.inverse_file import load_inverse
 from tagtrace.influence.scoring.scorer import SHORTLIST
@@ -177,13 +177,9 @@ class Model:
 
     def edits(self, wanted: Sequence[tuple[int, int, int, Sequence[str] | None]], pattern: int | None) -> list[Edit]:
         """Edits from the names of labels, and the edits that fix all findings of a pattern."""
-        data, labels = self.decisions.data, self.index.labels
-        edits = [
-            Edit(number, start, stop, None if new is None else tuple(labels.encode(new)))
-            for number, start, stop, new in wanted
-        ]
+        edits = [make_edit(self.index, *one) for one in wanted]
         if pattern is not None:
-            findings = [one for one in data.findings if one.pattern == pattern]
+            findings = [one for one in self.decisions.data.findings if one.pattern == pattern]
             if not findings:
                 raise NotFoundError(f"there is no pattern {pattern}; reload the page")
             edits += pattern_edits(self.index, findings)
