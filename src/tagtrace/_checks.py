@@ -33,6 +33,12 @@ class TrainingError(TagtraceError):
     """Training or refitting failed, or a checkpoint belongs to another run."""
 
 
+def check_type(name: str, value: object, kind: type, remedy: str) -> None:
+    """Raise OptionError unless the argument ``name`` has the right type; ``remedy`` says what to give instead."""
+    if not isinstance(value, kind):
+        raise OptionError(f"{name} is of type {type(value).__name__}, not {kind.__name__}; {remedy}")
+
+
 def at(path: str | Path, line: int | None = None) -> str:
     """The place an error points to.
 

@@ -12,6 +12,7 @@ from tagtrace.data import read_corpus
 from tagtrace.index import Index, open_index
 from tagtrace.influence import Edit, Explainer, Explanation, Filter, Query, TrainingSegment, make_query
 from tagtrace.influence.edits import refine
+from tagtrace.influence.explain import strongest
 from tagtrace.influence.explanation import Rung
 from tests.influence.small_index import small_index
 
@@ -203,3 +204,13 @@ def test_filters_hold_for_every_score_and_length(explainer: Explainer) -> None:
     where = Filter(label="PER", pair="LOC:ORG")
     nothing = explainer.explain(query, "relative", "segment", max_length=2, where=where)
     assert "no training segment passes the filters" in str(nothing)
+
+
+def test_equal_scores_are_in_order_whatever_the_number_asked_for() -> None:
+    which, values = torch.arange(100, 160), torch.tensor([1.0, 3.0, 3.0, -2.0, -2.0, 0.0] * 10)
+    for top in range(1, 61):
+        best = strongest(values, which, top, 1.0)
+        assert [number for number, _ in best[:20]] == [100 + n for n in range(60) if n % 6 in (1, 2)][:top]
+        assert len(best) == min(top, 30)
+        worst = strongest(values, which, top, -1.0)
+        assert worst == [(100 + n, -2.0) for n in range(60) if n % 6 in (3, 4)][:top]

@@ -101,7 +101,7 @@ def answer(folder: Path, rung: Rung, values: dict[str, Any]) -> None:
     if not queries:
         note("no misprediction was found; name a --sentence and a --segment to explain a correct prediction")
     elif has_more:
-        note(f"only the first {len(queries)} mispredictions are explained; --most sets how many")
+        note(f"there are more mispredictions than the {len(queries)} explained; --most sets how many")
     where = Filter(*(values[name] for name in ("only", "label", "pair", "document")))
     with counting("computing the curvature") as progress:
         passes = values.get("passes", 2)

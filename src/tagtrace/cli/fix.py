@@ -56,6 +56,8 @@ def fix(data_file: Path, findings_file: Path, target: Path, **values: Any) -> No
     if values["is_log"] == is_choosing:
         wrong = f"--replay repeats all changes of a log; leave out {CHOOSING}"
         raise OptionError(wrong if is_choosing else f"no finding is chosen; choose with {CHOOSING}")
+    if values["everything"] and conditions["min_confidence"] is None:
+        conditions["min_confidence"] = 0.0
     corpus = read_corpus(data_file, options)
     if values["is_log"]:
         fixed = replay(corpus, read_changes(findings_file))

@@ -41,6 +41,9 @@ class Corpus:
     """Lines that look like data but were not read as a sentence, with the reason."""
     num_comments: int = 0
 
+    def __repr__(self) -> str:
+        return f"<Corpus {self.path}: {len(self.sentences):,} sentences, {self.num_tokens:,} tokens, {self.scheme}>"
+
     @property
     def format(self) -> str:
         return self.options.format

@@ -159,7 +159,10 @@ class LabelSet:
             raise DataError(f"{where}: {self._unknown(sentence.labels[place])}; change it, or train with it")
 
     def _unknown(self, label: str) -> str:
-        return f"unknown label {label!r}; the known labels are {_some(self.labels)}"
+        known = f"the known labels are {_some(self.labels)}"
+        if label[:2] in ("S-", "E-", "L-", "U-") and label[2:] in self.types:
+            known = f"labels are B- and I- here, whatever the scheme of the file; give {label[2:]} or B-{label[2:]}"
+        return f"unknown label {label!r}; {known}"
 
     def forbidden_transitions(self) -> np.ndarray:
         """(C, C) bool, ``[from, to]``: True where ``to`` cannot follow ``from`` in valid iob2.

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError, OptionError, TagtraceError, at
+from tagtrace._checks import DataError, OptionError, TagtraceError, at, check_type
 from tagtrace._progress import Progress
 from tagtrace._table import Described, Table
 from tagtrace.data.corpus import Corpus, read_corpus
@@ -193,6 +193,9 @@ def run_audit(
     interrupted audit resumes when it is called again with the same arguments.
     """
     options = options or AuditOptions()
+    check_type("index", index, Index, "give open_index(folder)")
+    if truth is not None:
+        check_type("truth", truth, Corpus, "give read_corpus(path)")
     if corpus is not None and options.judges == "head":
         raise OptionError("the training data is only used by taggers that are trained again; choose judges='encoder'")
     trained = index.trained_tagger(tagger).to(pick_device(device))
@@ -233,10 +236,12 @@ def _counting(progress: AuditProgress | None, what: str) -> Progress | None:
     return None if progress is None else lambda done, total: progress(what, done, total)
 
 
-def _trusted_sentences(tagger: Tagger, trusted: Corpus | Sequence[Sentence] | None) -> list[Sentence]:
+def _trusted_sentences(tagger: Tagger, trusted: Corpus | Sequence[Sentence] | str | Path | None) -> list[Sentence]:
     if isinstance(trusted, Corpus):
         tagger.check_corpus(trusted)
         trusted = trusted.sentences
+    if isinstance(trusted, str | Path):
+        raise OptionError(f"trusted is the path {trusted}; give read_corpus({str(trusted)!r})")
     return [sentence for sentence in trusted or () if len(sentence)]
 
 

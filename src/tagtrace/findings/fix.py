@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tagtrace._checks import DataError, OptionError, at
+from tagtrace._checks import DataError, OptionError, at, check_type
 from tagtrace._files import check_outputs, file_moved_when_whole
 from tagtrace._table import Described, Table
 from tagtrace.data.corpus import Corpus
@@ -133,11 +133,13 @@ def choose_findings(
     min_confidence: float | None = None,
     ranks: Collection[int] = (),
 ) -> list[Finding]:
-    """The findings that meet all conditions, or all findings if there are none.
+    """The findings that meet all conditions; at least one must be given.
 
     Conditions: among the first ``top``, part of one of the ``patterns``, a confidence of at least ``min_confidence``,
     one of the ``ranks``.
     """
+    if top is None and min_confidence is None and not patterns and not ranks:
+        raise OptionError("no finding is chosen; give top, patterns, min_confidence or ranks")
     found = sorted(findings, key=lambda one: one.rank)
     known = Counter(one.rank for one in found)
     for rank, times in known.items():
@@ -168,6 +170,7 @@ def fix(corpus: Corpus, findings: Iterable[Finding]) -> Fixed:
 
     Raises DataError if a finding is not about this data, or if two findings contradict each other.
     """
+    check_type("corpus", corpus, Corpus, "give read_corpus(path)")
     chosen = list(findings)
     changes = [
         Change(one.rank, one.sentence, one.line, one.start, one.stop, one.tokens, one.given, one.proposed)

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tagtrace._checks import DataError, TrainingError, at
+from tagtrace._checks import DataError, TrainingError, at, check_type
 from tagtrace._files import check_replaceable
 from tagtrace._progress import Progress
 from tagtrace._version import __version__
@@ -59,6 +59,7 @@ def build_index(
     index once the new one is complete.
     """
     options = options or IndexOptions()
+    check_type("corpus", corpus, Corpus, "give read_corpus(path)")
     check_replaceable(folder, overwrite=overwrite, marker=MARKER)
     sentences = _training_sentences(tagger, corpus)
     tagger_info = describe_tagger(tagger, tagger_path or tagger.folder, Path(folder))

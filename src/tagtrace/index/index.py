@@ -46,6 +46,9 @@ class Index:
         self._text: dict[int, dict[str, Tensor]] = {}
         self._built_with: Tagger | None = None
 
+    def __repr__(self) -> str:
+        return f"<Index {self.folder}: {self.num_sentences:,} sentences, {self.num_tokens:,} tokens>"
+
     def __str__(self) -> str:
         size, per_token = megabytes(self.num_bytes), self.num_bytes / self.num_tokens / 1000
         return (

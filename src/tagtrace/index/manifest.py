@@ -12,6 +12,7 @@ from tagtrace._checks import TagtraceError
 from tagtrace._tensor_files import FileRecord
 from tagtrace.data.labels import LabelSet
 from tagtrace.index.files import IndexFolderError
+from tagtrace.tagger.folder import MARKER as TAGGER_MARKER
 from tagtrace.tagger.head import HeadOptions
 
 FORMAT = 2
@@ -121,4 +122,8 @@ def _no_index(folder: Path) -> IndexFolderError:
     half = folder.resolve().with_name(f"{folder.resolve().name}.building")
     if half.is_dir() and not folder.exists():
         return IndexFolderError(f"{folder}: only half built; build it again with the same arguments to finish it")
+    if not folder.exists():
+        return IndexFolderError(f"{folder}: does not exist; give a folder that an index was built in")
+    if (folder / TAGGER_MARKER).is_file():
+        return IndexFolderError(f"{folder}: a tagger, not an index; build an index of it and its training data first")
     return IndexFolderError(f"{folder}: not an index (no {MARKER}); give a folder that an index was built in")

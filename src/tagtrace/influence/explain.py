@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError, TrainingError
+from tagtrace._checks import OptionError, TrainingError, check_type
 from tagtrace._progress import Progress
 from tagtrace.index import Index
 from tagtrace.influence.curvature.choice import Curvature, exact_solver, index_solver, make_solver, resolve_curvature
@@ -37,6 +37,7 @@ from tagtrace.tagger.head import Head
 from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows
 
+MAKE_QUERY = "make one with make_query or make_queries"
 EditRung = Literal["refine", "verify"]
 """The rungs on which the effect of edits is computed."""
 
@@ -62,6 +63,8 @@ class Explainer:
 
         ``progress`` is called with the number of sentences that have gone into a dense Hessian, which takes longest.
         """
+        check_type("index", index, Index, "give open_index(folder)")
+        resolve_curvature(curvature, index.head)
         check_damping(damping)
         check_at_least(0, num_passes=num_passes)
         self.index, self.damping, self.num_passes, self.progress = index, damping, num_passes, progress
@@ -88,6 +91,7 @@ class Explainer:
         each of the strongest, ``verify`` also retrains without each of them. ``where`` filters training segments;
         ``max_length`` is for the kind ``segment``.
         """
+        check_type("query", query, Query, MAKE_QUERY)
         check_choice("rung", rung, Rung)
         check_at_least(1, top=top)
         scorer = self._scorer(kind, max_length)
@@ -97,7 +101,7 @@ class Explainer:
         num_candidates = len(which)
         which, values = scorer.score(query, score, which, top)
         sides = [
-            [self._segment(scorer.candidates, *one) for one in _strongest(values, which, top, sign)]
+            [self._segment(scorer.candidates, *one) for one in strongest(values, which, top, sign)]
             for sign in (1.0, -1.0)
         ]
         notes: list[str] = []
@@ -115,13 +119,15 @@ class Explainer:
         moved = self.optimum.at(self.retrainer.retrain(segment.edits()).theta)
         return replace(segment, verified=effect(query, self.optimum, moved))
 
-    def what_if(self, query: Query, edits: Sequence[Edit], rung: EditRung = "refine") -> WhatIf:
+    def what_if(self, query: Query, edits: Edit | Sequence[Edit], rung: EditRung = "refine") -> WhatIf:
         """What happens to the query when all ``edits`` of training labels are made together.
 
         The effect is estimated by ``refine``, or by one Newton step (``step``) if the edits touch too many sentences
         for that; with the rung ``verify`` the head is also retrained.
         """
+        check_type("query", query, Query, MAKE_QUERY)
         check_choice("rung", rung, EditRung)
+        edits = [edits] if isinstance(edits, Edit) else edits
         head = self.optimum
         check_edits(edits, head, self.rows)
         found = WhatIf(self.index, query, tuple(edits))
@@ -149,6 +155,7 @@ class Explainer:
         whether labels are removed or changed into those they compete with, ``kind`` what is removed at once (ignored
         when relabelling), ``to`` what the prediction should become (by default, any other labels).
         """
+        check_type("query", query, Query, MAKE_QUERY)
         flipper = Flipper(self.index, self.refiner, self.retrainer)
         return flipper.flip(query, edit, kind, most, to, max_retrainings, progress)
 
@@ -251,8 +258,13 @@ class Explainer:
         return [TokenPass(self.head, shard) for shard in self.index.shards]
 
 
-def _strongest(values: Tensor, which: Tensor, top: int, sign: float) -> list[tuple[int, float]]:
-    """The numbers and values of the ``top`` candidates on one side of zero, strongest first."""
-    best, places = (sign * values).topk(min(top, len(values)))
-    numbers = which[places].tolist()
-    return [(number, sign * value) for number, value in zip(numbers, best.tolist(), strict=True) if value > 0]
+def strongest(values: Tensor, which: Tensor, top: int, sign: float) -> list[tuple[int, float]]:
+    """The numbers and values of the ``top`` candidates on one side of zero, strongest first, equal ones in order."""
+    signed = sign * values
+    if len(signed) > top:  # no full sort: there may be very many
+        is_strong = signed >= signed.topk(top).values[-1]
+    else:
+        is_strong = torch.ones_like(signed, dtype=torch.bool)
+    places = (is_strong & (signed > 0)).nonzero()[:, 0]
+    places = places[signed[places].argsort(descending=True, stable=True)][:top]
+    return list(zip(which[places].tolist(), values[places].tolist(), strict=True))

@@ -9,7 +9,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError, OptionError
+from tagtrace._checks import DataError, OptionError, check_type
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.schemes import differences
 from tagtrace.data.sentence import Sentence
@@ -122,6 +122,7 @@ def make_query(
     ``Index.tagger``, so that predictions are those of the index's head. If the features (T, D) of the sentence are
     known, ``features`` saves encoding it.
     """
+    check_type("sentence", sentence, Sentence, "give a sentence of a corpus; make_queries takes an id")
     if not 0 <= start < stop <= len(sentence):
         raise OptionError(
             f"{start}:{stop} is not a segment of {sentence.id or 'the sentence'}, which has {len(sentence)} tokens; "
@@ -166,6 +167,7 @@ def make_queries(
     """
     if most is not None:
         check_at_least(1, most=most)
+    check_type("corpus", corpus, Corpus, "give read_corpus(path)")
     tagger.encoder.check_corpus(corpus)
     joined = tagger.joined(corpus.sentences)
     if sentence is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from tagtrace._checks import check_type
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
 from tagtrace.tagger.encoders import Encoder, build_encoder
@@ -38,6 +39,7 @@ def train(
     resumes when it is called again with the same arguments; call ``remove_checkpoint`` once the tagger is saved.
     """
     options = options or TrainOptions()
+    check_type("corpus", corpus, Corpus, "give read_corpus(path)")
     labels = LabelSet.from_sentences(corpus.sentences, corpus.normalised_scheme)
     if dev is not None:
         labels.check(dev.sentences)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import OptionError, check_type
 from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
 from tagtrace.findings.gains.compare import Gain
@@ -83,6 +83,8 @@ def _check_options(
     work: str | Path | None,
 ) -> None:
     """Raise, before any work is done, if options contradict each other."""
+    for name, given in (("before", before), ("after", after), ("test", test)):
+        check_type(name, given, Corpus, "give read_corpus(path)")
     for corpus, name in ((before, "before"), (after, "after")):
         if corpus.path.resolve() == test.path.resolve():
             raise OptionError(f"{test.path}: the test data is also the training data {name}; give held-out data")

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError, TagtraceError, at
 from tagtrace._table import Table
+from tagtrace.data.sentence import Sentence
 from tagtrace.index import Index
 from tagtrace.tagger import crf
 from tagtrace.tagger.rows import Rows, pad_rows
@@ -42,12 +43,17 @@ Group = Sequence[Edit]
 
 
 def make_edit(
-    index: Index, sentence: str | SupportsIndex, start: int, stop: int, labels: str | Sequence[str] | None = None
+    index: Index,
+    sentence: str | SupportsIndex | Sentence,
+    start: int,
+    stop: int,
+    labels: str | Sequence[str] | None = None,
 ) -> Edit:
-    """An edit of tokens ``start:stop`` of a training sentence, given by its id or number.
+    """An edit of tokens ``start:stop`` of a training sentence, which is given as such, or by its id or number.
 
     ``labels`` are the new ones: a type (``ORG``), a label, or one label for each token; None removes the labels.
     """
+    sentence = sentence.id if isinstance(sentence, Sentence) else sentence
     number = index.sentence_number(sentence) if isinstance(sentence, str) else operator.index(sentence)
     check_sentence_number(number, index.num_sentences)
     check_segment(sentence, start, stop, int(index.lengths[number]))
