@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from math import exp
 from pathlib import Path
 
@@ -195,6 +196,10 @@ def test_records_are_flat(verified: Explanation) -> None:
             "score": one.score,
             "rung": "verify",
             "change": one.change,
+            "predicted_change": one.refined and one.refined.change,
+            "retrained_change": one.verified and one.verified.change,
+            "p_before": one.effect and math.exp(-one.effect.before),
+            "p_after": one.effect and math.exp(-one.effect.after),
             "sentence": one.sentence.id,
             "sentence_number": one.sentence_number,
             "start": one.start,
@@ -211,6 +216,9 @@ def test_an_explanation_as_data(query: Query, verified: Explanation) -> None:
     assert found == {
         **query.to_json(),
         "explained": ["B-ORG", "I-ORG"],
+        "score": verified.score,
+        "notes": list(verified.notes),
+        "num_candidates": verified.num_candidates,
         "supporters": [one.to_json() for one in verified.supporters],
         "opposers": [one.to_json() for one in verified.opposers],
     }

@@ -210,13 +210,20 @@ class Explanation(Described):
         return {**self.query.to_json(), **about, "num_candidates": self.num_candidates, **sides}
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One flat record for each training segment, for ``pandas.DataFrame``."""
+        """One flat record for each training segment, for ``pandas.DataFrame``.
+
+        ``p_before`` and ``p_after`` are the probabilities of the explained labels, with the segment and without it.
+        """
         return [
             {
                 "side": name.removesuffix("s"),
                 "score": one.score,
                 "rung": one.rung,
                 "change": one.change,
+                "predicted_change": None if one.refined is None else one.refined.change,
+                "retrained_change": None if one.verified is None else one.verified.change,
+                "p_before": None if one.effect is None else exp(-one.effect.before),
+                "p_after": None if one.effect is None else exp(-one.effect.after),
                 "sentence": one.sentence.id,
                 "sentence_number": one.sentence_number,
                 "start": one.start,
