@@ -29,8 +29,8 @@ from tagtrace.influence.curvature.choice import balanced, exact_hessian
 from tagtrace.influence.curvature.operators import Hessian, Kronecker
 from tagtrace.influence.curvature.solvers import Balanced, Cholesky, ConjugateGradient, Solver
 from tagtrace.tagger import Head, Lexical, LexicalOptions, RefitOptions, Rows, new_tagger
-from tagtrace.tagger.preconditioner import TokenPreconditioner
-from tagtrace.tagger.refit import refit_head
+from tagtrace.tagger.convex.preconditioner import TokenPreconditioner
+from tagtrace.tagger.convex.refit import refit_head
 
 PROBLEMS = [("well regularised", 1.0, 20_000), ("memorised", 1e-3, 5_000)]
 TOLERANCE = 1e-6

@@ -18,7 +18,7 @@ from tagtrace.index import Index, build_index
 from tagtrace.influence import Explainer, Query, make_query
 from tagtrace.review.project import write_project_file
 from tagtrace.tagger import Tagger, TrainOptions, mispredictions, save_tagger, train
-from tagtrace.tagger.refit import RefitProgress
+from tagtrace.tagger.convex.refit import RefitProgress
 
 RECIPE = TrainOptions(epochs=6, batch_size=32, schedule="linear")
 NUM_FOLDS = 3

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import torch
-
 from tagtrace.data import Corpus, LabelSet, ReadOptions, Sentence
 from tagtrace.index import Index, IndexOptions, build_index, open_index
 from tagtrace.tagger import HeadOptions, Rows, Tagger, new_tagger
@@ -60,4 +58,5 @@ def sentence_tokens(index: Index) -> list[tuple[int, int]]:
 
 
 def double_rows(index: Index) -> Rows:
-    return index.rows(torch.float64)
+    rows = index.rows.joined()
+    return Rows(rows.features.double(), rows.labels, rows.lengths)

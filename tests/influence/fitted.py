@@ -9,7 +9,8 @@ from tagtrace.influence import Query, Refiner, Retrainer
 from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, refit_head
-from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.objective import Objective
 from tests.strategies import LABELS, random_rows
 
 L2 = 0.8
@@ -32,13 +33,13 @@ class Fitted:
         self.head = refit_head(head, rows, RefitOptions(l2, tolerance)).head
         self.objective = Objective(self.head, rows, l2)
         self.theta = self.head.flat()
-        self.solver = Cholesky(Hessian(self.objective.hessian(self.theta)))
+        self.solver = Cholesky(Hessian(HessianProduct(self.objective, self.theta)))
 
     def retrainer(self) -> Retrainer:
         return Retrainer(self.objective, self.rows, self.theta, self.solver)
 
     def refiner(self, num_passes: int = 0) -> Refiner:
-        return Refiner(self.head, self.rows, self.solver.inverse, self.objective, num_passes)
+        return Refiner(self.head, self.rows, self.solver, self.objective, num_passes)
 
     def query(self, seed: int = 9, start: int = 1, stop: int = 2) -> Query:
         other = random_rows(seed, (4,))

@@ -11,6 +11,7 @@ from tagtrace._files import write_json
 from tagtrace.cli.options import (
     Command,
     Option,
+    device_option,
     json_option,
     parse_slice,
     read_options,
@@ -65,6 +66,7 @@ explain_options: Option = together(
                  help="Maximum number of supporters and of opposers."),
     click.option("--most", type=int, default=5, show_default=True,
                  help="Without --segment: maximum number of mispredictions to explain."),
+    device_option,
     json_option,
     unlabelled_option,
     reading_options,
@@ -105,15 +107,14 @@ def answer(folder: Path, rung: Rung, values: dict[str, Any]) -> None:
     where = Filter(*(values[name] for name in ("only", "label", "pair", "document")))
     with counting("computing the curvature") as progress:
         passes = values.get("passes", 2)
-        explainer = Explainer(index, values["curvature"], values["damping"], passes, progress)
+        explainer = Explainer(index, values["curvature"], values["damping"], passes, progress, device=values["device"])
         explainer.prepare(values["score"], rung)
     answers: list[dict[str, Any]] = []
     try:
-        for query in queries:
-            found = explainer.explain(
-                query, values["score"], values["kind"], values["top"], rung=rung, max_length=values["max_length"],
-                where=where,
-            )  # fmt: skip
+        for found in explainer.explain_all(
+            queries, values["score"], values["kind"], values["top"], rung=rung, max_length=values["max_length"],
+            where=where,
+        ):  # fmt: skip
             show(found)
             answers.append(found.to_json())
     finally:  # after an error too: write the answers that are complete

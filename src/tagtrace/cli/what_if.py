@@ -13,6 +13,7 @@ from tagtrace._files import write_json
 from tagtrace.cli.options import (
     Command,
     Option,
+    device_option,
     json_option,
     parse_slice,
     read_options,
@@ -33,6 +34,7 @@ query_options: Option = together(
     click.option("--segment", required=True, metavar="START:STOP",
                  help="Tokens of the sentence, counted from 0: 3:5 means tokens 3 and 4."),
     tagger_option,
+    device_option,
     json_option,
     unlabelled_option,
     reading_options,
@@ -78,7 +80,7 @@ def prepare_question(folder: Path, values: dict[str, Any], target: str) -> tuple
     tagger, segment = index.tagger(values["tagger_folder"]), parse_slice(values["segment"])
     (query,) = make_queries(tagger, corpus, values["sentence"], segment, target)
     with counting("computing the curvature") as progress:
-        explainer = Explainer(index, progress=progress)
+        explainer = Explainer(index, progress=progress, device=values["device"])
         explainer.prepare("influence", "refine")
     return explainer, query
 

@@ -24,7 +24,6 @@ from tagtrace.index.manifest import FORMAT, HEAD, MARKER, FitRecord, Manifest, S
 from tagtrace.index.options import DTYPES, IndexOptions, estimate_size
 from tagtrace.index.shards import (
     errors_name,
-    join_rows,
     plan_shards,
     read_rows,
     shard_name,
@@ -33,9 +32,9 @@ from tagtrace.index.shards import (
 )
 from tagtrace.index.text import text_tensors
 from tagtrace.index.unfinished import Unfinished
-from tagtrace.tagger.objective import Objective
-from tagtrace.tagger.refit import RefitProgress, Refitted, refit_head
-from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.convex.objective import Objective
+from tagtrace.tagger.convex.refit import RefitProgress, Refitted, refit_head
+from tagtrace.tagger.rows import RowParts, Rows
 from tagtrace.tagger.tagger import Tagger
 
 
@@ -156,8 +155,7 @@ class _Build:
         return FitRecord(**self.unfinished.notes["fit"])
 
     def _fit(self, progress: RefitProgress | None) -> Refitted:
-        parts = [self._rows(number) for number in range(len(self.plan))]
-        rows = join_rows(parts).to(self.tagger.device)
+        rows = RowParts(tuple(self._rows(number) for number in range(len(self.plan)))).to(self.tagger.device)
         if self.options.refit:
             return refit_head(self.tagger.head, rows, self.options.refit_options(), progress)
         objective = Objective(self.tagger.head, rows, self.options.l2)

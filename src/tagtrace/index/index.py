@@ -21,12 +21,12 @@ from tagtrace.index.files import IndexFolderError, check_file, map_tensors
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
 from tagtrace.index.manifest import HEAD, MARKER, Manifest, read_manifest
 from tagtrace.index.options import megabytes
-from tagtrace.index.shards import Shard, join_rows, read_errors, read_rows, text_name
+from tagtrace.index.shards import Shard, read_errors, read_rows, text_name
 from tagtrace.index.text import number_words, read_documents, read_ids, read_sentence
 from tagtrace.tagger.folder import MARKER as TAGGER_MARKER
 from tagtrace.tagger.folder import load_tagger
 from tagtrace.tagger.head import Head, HeadOptions
-from tagtrace.tagger.rows import Rows, token_places
+from tagtrace.tagger.rows import RowParts, Rows, token_places
 from tagtrace.tagger.tagger import Tagger
 
 
@@ -136,12 +136,10 @@ class Index:
             numbers.setdefault(name, []).append(number)
         return numbers
 
-    def rows(self, dtype: torch.dtype | None = None) -> Rows:
-        """Features and labels of all sentences, for refits and Hessians, in the stored dtype or another.
-
-        A single shard in its own dtype stays memory-mapped; anything else is copied into memory.
-        """
-        return join_rows([shard.rows() for shard in self.shards], dtype)
+    @cached_property
+    def rows(self) -> RowParts:
+        """Features and labels of all sentences as they are stored, memory-mapped."""
+        return RowParts(tuple(shard.rows() for shard in self.shards))
 
     def sentence_rows(self, sentence_number: int, dtype: torch.dtype | None = None) -> Rows:
         """Features and labels of one sentence."""

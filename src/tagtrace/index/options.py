@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from tagtrace._checks import OptionError
-from tagtrace.tagger.refit import RefitOptions
+from tagtrace.tagger.convex.refit import RefitOptions
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 

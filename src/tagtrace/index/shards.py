@@ -37,6 +37,21 @@ class Shard:
     def rows(self) -> Rows:
         return Rows(self.features, self.labels, self.lengths)
 
+    def to(self, device: torch.device) -> Shard:
+        """The same on a device; lengths stay on the CPU."""
+        features, errors, labels = (part.to(device) for part in (self.features, self.errors, self.labels))
+        return Shard(features, errors, labels, self.lengths, self.first_token, self.first_sentence)
+
+
+def join_shards(shards: Sequence[Shard]) -> Shard:
+    """Consecutive shards as one, copied."""
+    if len(shards) == 1:
+        return shards[0]
+    features, errors, labels, lengths = (
+        torch.cat([getattr(shard, name) for shard in shards]) for name in ("features", "errors", "labels", "lengths")
+    )
+    return Shard(features, errors, labels, lengths, shards[0].first_token, shards[0].first_sentence)
+
 
 def shard_name(number: int) -> str:
     return f"shard-{number:05}.safetensors"
@@ -101,20 +116,6 @@ def read_errors(folder: Path, number: int, shape: tuple[int, int]) -> Tensor:
     if errors is None or errors.shape != shape:
         raise _damaged(path)
     return errors
-
-
-def join_rows(parts: Sequence[Rows], dtype: torch.dtype | None = None) -> Rows:
-    """All rows concatenated; a single part in its own dtype stays memory-mapped."""
-    if len(parts) == 1:
-        return Rows(parts[0].features.to(dtype or parts[0].features.dtype), parts[0].labels, parts[0].lengths)
-    num_tokens = sum(len(part.labels) for part in parts)
-    first = parts[0].features
-    features = torch.empty(num_tokens, first.shape[1], dtype=dtype or first.dtype)
-    start = 0
-    for part in parts:
-        features[start : start + len(part.labels)] = part.features
-        start += len(part.labels)
-    return Rows(features, torch.cat([part.labels for part in parts]), torch.cat([part.lengths for part in parts]))
 
 
 def _damaged(path: Path) -> IndexFolderError:

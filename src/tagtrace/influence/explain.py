@@ -6,7 +6,8 @@ to it when training labels are edited (``what_if``), and finds a small set of ed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal
@@ -16,8 +17,9 @@ from torch import Tensor
 
 from tagtrace._checks import OptionError, TrainingError, check_type
 from tagtrace._progress import Progress
-from tagtrace.index import Index
-from tagtrace.influence.curvature.choice import Curvature, exact_solver, index_solver, make_solver, resolve_curvature
+from tagtrace.index import Index, Shard
+from tagtrace.index.shards import join_shards
+from tagtrace.influence.curvature.choice import Curvature, index_solver, make_solver, resolve_curvature
 from tagtrace.influence.curvature.operators import check_damping
 from tagtrace.influence.curvature.solvers import Cholesky, Solver
 from tagtrace.influence.edits.edit import Edit
@@ -33,9 +35,10 @@ from tagtrace.influence.scoring.candidates import Candidates, SegmentKind, find_
 from tagtrace.influence.scoring.filters import Filter
 from tagtrace.influence.scoring.scorer import Score, Scorer
 from tagtrace.influence.scoring.token_pass import TokenPass
+from tagtrace.tagger.convex.objective import Objective
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.objective import Objective
-from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.rows import RowParts
+from tagtrace.tagger.tagger import pick_device
 
 MAKE_QUERY = "make one with make_query or make_queries"
 EditRung = Literal["refine", "verify"]
@@ -58,10 +61,12 @@ class Explainer:
         damping: float = 0.0,
         num_passes: int = 2,
         progress: Progress | None = None,
+        device: str | torch.device = "cpu",
     ) -> None:
         """``num_passes`` is the number of passes over the training data for each group of edits that is refined.
 
         ``progress`` is called with the number of sentences that have gone into a dense Hessian, which takes longest.
+        On a GPU (``device``) the features of the index are copied to it.
         """
         check_type("index", index, Index, "give open_index(folder)")
         resolve_curvature(curvature, index.head)
@@ -69,7 +74,8 @@ class Explainer:
         check_at_least(0, num_passes=num_passes)
         self.index, self.damping, self.num_passes, self.progress = index, damping, num_passes, progress
         self.curvature: Curvature = curvature
-        self.head = index.head
+        self.device = pick_device(device)
+        self.head = deepcopy(index.head).to(self.device)
         self._scorers: dict[tuple[SegmentKind, int], Scorer] = {}
 
     # Questions
@@ -92,17 +98,52 @@ class Explainer:
         ``max_length`` is for the kind ``segment``.
         """
         check_type("query", query, Query, MAKE_QUERY)
+        (found,) = self.explain_all([query], score, kind, top, rung=rung, max_length=max_length, where=where)
+        return found
+
+    def explain_all(
+        self,
+        queries: Sequence[Query],
+        score: Score = "influence",
+        kind: SegmentKind = "token",
+        top: int = 10,
+        *,
+        rung: Rung = "screen",
+        max_length: int = 3,
+        where: Filter | None = None,
+    ) -> Iterator[Explanation]:
+        """As ``explain`` for many queries, one after the other; their curvature systems are solved together."""
         check_choice("rung", rung, Rung)
+        check_choice("score", score, Score)
         check_at_least(1, top=top)
         scorer = self._scorer(kind, max_length)
-        which = torch.arange(len(scorer.candidates))
-        if where is not None:
-            which = which[where.keep(self.index, scorer.candidates, query)]
-        num_candidates = len(which)
-        which, values = scorer.score(query, score, which, top)
+        for query, direction in zip(queries, self._directions(queries, score), strict=True):
+            which = torch.arange(len(scorer.candidates))
+            if where is not None:
+                which = which[where.keep(self.index, scorer.candidates, query)]
+            found = scorer.score(query, score, which, top, direction)
+            yield self._explanation(query, score, scorer.candidates, len(which), found, top, rung)
+
+    def _directions(self, queries: Sequence[Query], score: Score) -> Sequence[Tensor | None]:
+        """K^-1 g of each query, (P,), if the score needs it."""
+        if score not in ("influence", "relative") or not queries:
+            return [None] * len(queries)
+        gradients = torch.stack([query.gradient(self.head) for query in queries])
+        return list(self.solver.solve(gradients).value)
+
+    def _explanation(
+        self,
+        query: Query,
+        score: Score,
+        candidates: Candidates,
+        num_candidates: int,
+        scored: tuple[Tensor, Tensor],
+        top: int,
+        rung: Rung,
+    ) -> Explanation:
+        which, values = scored
         sides = [
-            [self._segment(scorer.candidates, *one) for one in strongest(values, which, top, sign)]
-            for sign in (1.0, -1.0)
+            [self._segment(candidates, *one) for one in strongest(values, which, top, sign)] for sign in (1.0, -1.0)
         ]
         notes: list[str] = []
         if rung != "screen":
@@ -203,9 +244,16 @@ class Explainer:
     # Parts, each computed when it is first needed
 
     @cached_property
-    def rows(self) -> Rows:
-        """Features and labels of all training sentences, in memory."""
-        return self.index.rows(torch.float32)
+    def shards(self) -> tuple[Shard, ...]:
+        """The shards of the index, memory-mapped; on a GPU, all of them joined into one."""
+        if self.device.type == "cpu":
+            return self.index.shards
+        return (join_shards([shard.to(self.device) for shard in self.index.shards]),)
+
+    @cached_property
+    def rows(self) -> RowParts:
+        """Features and labels of all training sentences, as they are stored."""
+        return RowParts(tuple(shard.rows() for shard in self.shards))
 
     @cached_property
     def objective(self) -> Objective:
@@ -215,14 +263,18 @@ class Explainer:
     @cached_property
     def solver(self) -> Solver:
         """Solves with the chosen curvature, for first-order scores."""
-        if self.damping == 0 and resolve_curvature(self.curvature, self.head) == "dense":
+        if self.damping == 0 and resolve_curvature(self.curvature, self.head) in ("dense", _exact_kind(self.head)):
             return self.exact
-        return index_solver(self.index, self.curvature, self.damping, rows=lambda: self.rows, progress=self.progress)
+        return self._solver(self.curvature, self.damping)
 
     @cached_property
-    def exact(self) -> Cholesky:
-        """The inverted Hessian that refine and verify need, stored in the index's folder."""
-        return exact_solver(self.index, rows=lambda: self.rows, progress=self.progress)
+    def exact(self) -> Solver:
+        """Solves with the Hessian, for refine and verify: inverted and stored in the index's folder, if it is small."""
+        return self._solver(_exact_kind(self.head), 0.0)
+
+    def _solver(self, curvature: Curvature, damping: float) -> Solver:
+        found = index_solver(self.index, curvature, damping, lambda: self.objective, self.progress)
+        return found.to(self.device) if isinstance(found, Cholesky) else found
 
     @cached_property
     def optimum(self) -> Head:
@@ -241,7 +293,7 @@ class Explainer:
     @cached_property
     def refiner(self) -> Refiner:
         """Estimates the effect of edits."""
-        return Refiner(self.optimum, self.rows, self.exact.inverse, self.objective, self.num_passes)
+        return Refiner(self.optimum, self.rows, self.exact, self.objective, self.num_passes)
 
     @cached_property
     def retrainer(self) -> Retrainer:
@@ -251,11 +303,16 @@ class Explainer:
     @cached_property
     def _kronecker(self) -> Solver:
         """A curvature with cheap self-influences, to find the segments worth an exact one."""
-        return make_solver("kronecker", self.head, self.rows, self.index.manifest.fit.l2, self.damping)
+        return make_solver("kronecker", self.objective, self.head, self.damping)
 
     @cached_property
     def _passes(self) -> list[TokenPass]:
-        return [TokenPass(self.head, shard) for shard in self.index.shards]
+        return [TokenPass(self.head, shard) for shard in self.shards]
+
+
+def _exact_kind(head: Head) -> Curvature:
+    """How the Hessian is solved with, without damping: ``dense`` or ``cg``."""
+    return resolve_curvature("auto", head)
 
 
 def strongest(values: Tensor, which: Tensor, top: int, sign: float) -> list[tuple[int, float]]:

@@ -75,7 +75,7 @@ class Query:
     def probabilities(self, head: Head) -> Tensor:
         """p(y_t | labels outside the segment, x) for its tokens, (stop - start, C)."""
         scores: Scores = head(self.features.to(head.weight), torch.tensor([len(self.labels)]))
-        return crf.node_marginals(crf.segment_scores(scores, self.labels.unsqueeze(0), self.segment))[0]
+        return crf.node_marginals(crf.segment_scores(scores, self.labels.unsqueeze(0), self.segment))[0].cpu()
 
     def gradient(self, head: Head) -> Tensor:
         """dCL/dtheta, (P,), in float64; its direction is exact even if p(labels) rounds to 1 (``factors``)."""

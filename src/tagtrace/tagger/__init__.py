@@ -1,6 +1,7 @@
 """Taggers: encoders, the CRF head, training and the exact refit of the head."""
 
 from tagtrace.tagger.checkpoint import remove_checkpoint
+from tagtrace.tagger.convex.refit import RefitOptions, Refitted, refit_head, refit_tagger
 from tagtrace.tagger.encoders import (
     Encoder,
     Lexical,
@@ -14,7 +15,6 @@ from tagtrace.tagger.folder import load_tagger, save_tagger
 from tagtrace.tagger.head import Head, HeadOptions
 from tagtrace.tagger.metrics import F1Score, Scorecard, score_labels
 from tagtrace.tagger.mispredictions import Misprediction, mispredictions
-from tagtrace.tagger.refit import RefitOptions, Refitted, refit_head, refit_tagger
 from tagtrace.tagger.rows import Rows
 from tagtrace.tagger.scores import Scores
 from tagtrace.tagger.tagger import Tagger, new_tagger, pick_device

@@ -115,11 +115,15 @@ class Head(nn.Module):
 
     def scores(self, emissions: Tensor, lengths: Tensor, *, constrained: bool | None = None) -> Scores:
         """Scores of sentences whose tokens' emissions (N, C) are concatenated."""
+        return Scores(pad_rows(emissions, lengths), *self.edge_scores(constrained=constrained), lengths)
+
+    def edge_scores(self, *, constrained: bool | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Transitions (C, C), start and end (C,); minus infinity for what is forbidden."""
         transitions, start = self.transitions, self.start
         if self.options.constrained if constrained is None else constrained:
             transitions = transitions.masked_fill(self.forbidden_transitions, -torch.inf)
             start = start.masked_fill(self.forbidden_start, -torch.inf)
-        return Scores(pad_rows(emissions, lengths), transitions, start, self.end, lengths)
+        return transitions, start, self.end
 
     @torch.no_grad()
     def decode(self, features: Tensor, lengths: Tensor, *, constrained: bool = True) -> list[list[int]]:

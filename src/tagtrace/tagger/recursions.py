@@ -124,6 +124,10 @@ class Run(ABC):
         """Edge marginals (B, T - 1, C, C), zero in the padding."""
 
     @abstractmethod
+    def row_factors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """left, right (B, T, C) and M (C, C): the edge marginals into step t are left[t - 1] M right[t]."""
+
+    @abstractmethod
     def edge_sums(self) -> Tensor:
         """sum over steps t of each sentence's edge marginals, (B, C, C)."""
 
@@ -213,6 +217,11 @@ class ScaledRun(Run):
         """left and right (T - 1, B, C), with edge marginal = left[i] M[i, j] right[j]; zero in padding."""
         return self.alpha[:-1], self.psi[1:] * self.beta[1:] / self.scale[1:].clamp(min=TINY)
 
+    def row_factors(self) -> tuple[Tensor, Tensor, Tensor]:
+        right = self.psi * self.beta / self.scale.clamp(min=TINY)
+        left, right = (self.ordered.unsort(part.transpose(0, 1)) for part in (self.alpha, right))
+        return left, right, self.matrix
+
     def edges(self) -> Tensor:
         left, right = self.edge_factors()
         edges = left.unsqueeze(3) * self.matrix * right.unsqueeze(2)  # (T - 1, B, C, C)
@@ -269,6 +278,13 @@ class _LogRun(Run):
         right = self.ordered.emissions[t] + self.beta[t]  # (B, C)
         log_edges = self.alpha[t - 1].unsqueeze(2) + self.transitions + right.unsqueeze(1)
         return _probabilities(log_edges - self.sorted_log_z.view(-1, 1, 1))
+
+    def row_factors(self) -> tuple[Tensor, Tensor, Tensor]:
+        peak = _peak(self.alpha)  # (T, B, 1)
+        right = self.ordered.emissions + self.beta - self.sorted_log_z.unsqueeze(1)
+        right[1:] += peak[:-1]
+        left, right = (self.ordered.unsort(part.exp().transpose(0, 1)) for part in (self.alpha - peak, right))
+        return left, right.nan_to_num(), self.transitions[0].exp()
 
     def edges(self) -> Tensor:
         steps = [self._edges(t) for t in range(1, len(self.alpha))]

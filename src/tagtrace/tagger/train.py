@@ -10,9 +10,9 @@ import torch
 from tagtrace._checks import check_type
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
+from tagtrace.tagger.convex.refit import RefitOptions, RefitProgress, refit_tagger
 from tagtrace.tagger.encoders import Encoder, build_encoder
 from tagtrace.tagger.head import HeadOptions
-from tagtrace.tagger.refit import RefitOptions, RefitProgress, refit_tagger
 from tagtrace.tagger.tagger import Tagger, Unit, new_tagger, pick_device
 from tagtrace.tagger.training import Step, TrainOptions, train_tagger
 

@@ -78,7 +78,13 @@ def test_the_head_of_an_index_has_the_strength_and_the_features_of_the_index(mad
     found = made.measure(made.index, encoding=lambda _, total: encoded.append(total))
     assert set(encoded) == {len(made.test.sentences)}, "the training data is not encoded again"
     expected = head_gain(
-        made.index.tagger(), made.train, made.true, made.test, RefitOptions(L2), rows=made.index.rows(), samples=50
+        made.index.tagger(),
+        made.train,
+        made.true,
+        made.test,
+        RefitOptions(L2),
+        rows=made.index.rows.joined(),
+        samples=50,
     )
     same_comparison(found, expected)
     assert (found.retrained, found.num_changed) == ("head", made.num_changed)

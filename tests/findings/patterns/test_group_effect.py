@@ -28,7 +28,7 @@ from tagtrace.tagger import (
     new_tagger,
     refit_head,
 )
-from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.convex.objective import Objective
 from tests.findings.made import make_corpus, make_index, make_tagger
 
 L2 = 5.0
@@ -102,16 +102,17 @@ def num_wrong(made: Made, head: Head) -> int:
 def newton_step(made: Made, rows: Rows) -> Tensor:
     """-H^-1 grad of the objective on relabelled rows at the old optimum, H by finite differences of gradients."""
     theta = made.explainer.optimum.flat()
-    old, new = Objective(made.index.head, made.explainer.rows, L2), Objective(made.index.head, rows, L2)
+    old, new = Objective(made.index.head, made.explainer.rows.joined(), L2), Objective(made.index.head, rows, L2)
     steps = 1e-5 * torch.eye(len(theta), dtype=theta.dtype)
-    hessian = (old.gradients(theta + steps) - old.gradients(theta - steps)) / 2e-5
+    slopes = [torch.stack([old.evaluate(theta + sign * step).gradient for step in steps]) for sign in (1, -1)]
+    hessian = (slopes[0] - slopes[1]) / 2e-5
     return -torch.linalg.solve(hessian, new.evaluate(theta).gradient)
 
 
 def test_predicted_and_verified_are_what_they_say(made: Made) -> None:
     edits = pattern_edits(made.index, made.findings("systematic")[:12])
     found = group_effect(made.explainer, made.trusted, edits, verify=True)
-    rows, optimum = relabelled(made.explainer.rows, edits), made.explainer.optimum
+    rows, optimum = relabelled(made.explainer.rows.joined(), edits), made.explainer.optimum
     refitted = refit_head(made.index.head, rows, RefitOptions(L2, tolerance=1e-10)).head
     moved = optimum.at(optimum.flat() + newton_step(made, rows))
     assert found.verified is not None
@@ -165,7 +166,7 @@ def test_the_prediction_for_a_large_group_does_not_diverge(tmp_path: Path) -> No
         if token == "w0"
     ]
     found = group_effect(explainer, trusted, edits, verify=True)
-    optimum, new = explainer.optimum, Objective(index.head, relabelled(explainer.rows, edits), 0.02)
+    optimum, new = explainer.optimum, Objective(index.head, relabelled(explainer.rows.joined(), edits), 0.02)
     step = -explainer.exact.solve(new.evaluate(optimum.flat()).gradient.unsqueeze(0)).value[0]
     values = [new.evaluate(optimum.flat() + share * step).value for share in (0.0, 1.0)]
     assert values[1] > 2 * values[0], "the raw step diverges"

@@ -14,7 +14,8 @@ from tagtrace.findings.ranking.token_scores import conditional_loss, marginal_lo
 from tagtrace.index import Index
 from tagtrace.influence.curvature.operators import Kronecker
 from tagtrace.tagger import HeadOptions
-from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.objective import Objective
 from tests.findings.made import double_rows, make_corpus, make_index, sentence_tokens
 from tests.influence.dense import segment_gradients
 
@@ -42,7 +43,7 @@ def test_scorers_are_their_formulas(index: Index) -> None:
     segments = torch.tensor([(number, t, t + 1) for number, t in sentence_tokens(index)])
     gradients = segment_gradients(index.head, rows, segments)  # (N, P)
     torch.testing.assert_close(scores["gradient-norm"], gradients.norm(dim=1), rtol=1e-5, atol=1e-6)
-    operator = Kronecker(Objective(index.head, rows, index.manifest.l2).hessian(index.head.flat()))
+    operator = Kronecker(HessianProduct(Objective(index.head, rows, index.manifest.l2), index.head.flat()))
     own = (gradients * torch.linalg.solve(operator.dense(), gradients.T).T).sum(1)
     torch.testing.assert_close(scores["self-influence"], own, rtol=1e-6, atol=1e-8)
 

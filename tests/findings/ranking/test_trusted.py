@@ -17,7 +17,8 @@ from tagtrace.index import Index
 from tagtrace.influence import Edit, Explainer, Query
 from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.tagger import HeadOptions, Rows
-from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.objective import Objective
 from tests.findings.made import double_rows, make_index, make_sentences, make_tagger, sentence_tokens
 from tests.influence.dense import segment_gradients
 
@@ -50,7 +51,7 @@ def wholes_of(rows: Rows) -> Tensor:
 def suspicion(explainer: Explainer, queries: Tensor, trained: Tensor, method: str) -> Tensor:
     """-influence of every training gradient (K, P) on every query gradient (Q, P), from the definitions, (Q, K)."""
     index, head = explainer.index, explainer.head
-    product = Objective(head, double_rows(index), index.manifest.l2).hessian(head.flat())
+    product = HessianProduct(Objective(head, double_rows(index), index.manifest.l2), head.flat())
     inverse = torch.linalg.inv(Hessian(product, explainer.damping).dense())
     if method == "identity":
         return -queries @ trained.T / index.num_sentences

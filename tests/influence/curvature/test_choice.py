@@ -11,15 +11,17 @@ from tagtrace.influence import Explainer
 from tagtrace.influence.curvature import choice
 from tagtrace.influence.curvature.choice import index_solver, make_solver
 from tagtrace.influence.curvature.solvers import Cholesky
-from tests.influence.curvature.systems import expected, right_of
+from tagtrace.tagger.convex import preconditioner
+from tests.influence.curvature.systems import expected, index_objective, right_of
 
 
 @pytest.mark.parametrize("kind", ["auto", "dense", "cg"])
 @pytest.mark.parametrize("damping", [0.0, 0.01])
 def test_every_exact_curvature_solves_the_same_system(index: Index, kind: choice.Curvature, damping: float) -> None:
-    rows, l2 = index.rows(torch.float32), index.manifest.fit.l2
-    solvers = [make_solver(kind, index.head, rows, l2, damping), index_solver(index, kind, damping)]
-    for solver in [*solvers, index_solver(index, kind, damping)]:  # the last one from the folder
+    objective = index_objective(index)
+    solvers = [make_solver(kind, objective, index.head, damping)]
+    solvers += [index_solver(index, kind, damping, lambda: objective) for _ in range(2)]  # the last from the folder
+    for solver in solvers:
         found = solver.solve(right_of(index))
         scale = float(expected(index, damping).abs().max())
         tolerance = 1e-3 if found.status == "converged" else 1e-8
@@ -35,10 +37,9 @@ def test_progress_reaches_the_explainer(index: Index) -> None:
 def test_large_heads_balance_the_biases_and_the_commonest_transitions(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head, rows = index.head, index.rows(torch.float32)
-    C, D = head.weight.shape
-    monkeypatch.setattr(choice, "MAX_BALANCED", C + 5)
-    solver = make_solver("cg", head, rows, index.manifest.fit.l2)
+    C, D = index.head.weight.shape
+    monkeypatch.setattr(preconditioner, "MAX_BALANCED", C + 5)
+    solver = make_solver("cg", index_objective(index), index.head)
     coordinates = solver.precondition.coordinates  # type: ignore[attr-defined]
     assert len(coordinates) == C + 5
     pairs = [divmod(int(place) - C * D, C) for place in coordinates[C:]]
@@ -50,4 +51,4 @@ def test_large_heads_balance_the_biases_and_the_commonest_transitions(
 
 def test_an_unknown_curvature_is_refused(index: Index) -> None:
     with pytest.raises(OptionError, match="expected one of"):
-        index_solver(index, "newton")  # type: ignore[arg-type]
+        index_solver(index, "newton", 0.0, lambda: index_objective(index))  # type: ignore[arg-type]

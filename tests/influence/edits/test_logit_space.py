@@ -8,7 +8,8 @@ from torch import Tensor
 
 from tagtrace.influence.edits.logit_space import LogitSpace
 from tagtrace.tagger import Head, HeadOptions, Rows
-from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.objective import Objective
 from tests.strategies import HEADS, LABELS, random_rows, random_theta
 
 
@@ -21,7 +22,7 @@ def test_logit_space_is_the_chain_rule(options: HeadOptions) -> None:
     jacobian = torch.stack([space.seen_from(unit.expand(2, -1)) for unit in eye], 2)  # B (G, M, P)
     parts = (Rows(rows.features[:5], rows.labels[:5], rows.lengths[:2]), rows.sentence(2))
     for group, part in enumerate(parts):
-        hessian = Objective(head, part, l2=1e-300).hessian(head.flat())(eye) * len(part.lengths)
+        hessian = HessianProduct(Objective(head, part, l2=1e-300), head.flat())(eye) * len(part.lengths)
         found = jacobian[group].T @ space.curvature()[group] @ jacobian[group]
         torch.testing.assert_close(found, hessian, rtol=0, atol=1e-12)
     metric = random_metric(head)

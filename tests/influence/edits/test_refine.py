@@ -10,7 +10,8 @@ from tagtrace.influence import Edit, Refiner, Retrainer, Screen
 from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, refit_head
-from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.objective import Objective
 from tests.influence.fitted import Fitted
 from tests.strategies import HEADS, LABELS, random_rows
 
@@ -83,7 +84,7 @@ def test_bad_edits_and_unreachable_optima_are_refused() -> None:
         with pytest.raises(OptionError, match=message):
             fitted.retrainer().retrain([edit])
     with pytest.raises(OptionError, match="need the objective"):
-        Refiner(fitted.head, fitted.rows, fitted.solver.inverse, num_passes=1)
+        Refiner(fitted.head, fitted.rows, fitted.solver, num_passes=1)
     with pytest.raises(OptionError, match="at least one"):
         fitted.refiner().changes([[]])
     with pytest.raises(TrainingError, match="retraining stopped"):
@@ -103,7 +104,7 @@ def memorised(l2: float, scale: float) -> tuple[Head, Rows, Objective, Cholesky]
     torch.manual_seed(0)
     head = refit_head(Head(6, LABELS), rows, RefitOptions(l2, tolerance=1e-10)).head
     objective = Objective(head, rows, l2)
-    return head, rows, objective, Cholesky(Hessian(objective.hessian(head.flat())))
+    return head, rows, objective, Cholesky(Hessian(HessianProduct(objective, head.flat())))
 
 
 @pytest.mark.parametrize(("l2", "scale"), [(1.0, 5.0), (0.1, 2.0)])
@@ -115,7 +116,7 @@ def test_refine_does_not_diverge_on_memorised_data(l2: float, scale: float) -> N
     changed = exact.norm(dim=1) > 1e-6
     errors = {}
     for num_passes in (0, 2, 8):
-        found = Refiner(head, rows, solver.inverse, objective, num_passes).changes(groups)
+        found = Refiner(head, rows, solver, objective, num_passes).changes(groups)
         errors[num_passes] = ((found - exact).norm(dim=1) / exact.norm(dim=1))[changed]
         assert float(errors[num_passes].max()) < 1.0
     assert errors[8].median() < 0.5 * errors[2].median() < 0.5 * errors[0].median()

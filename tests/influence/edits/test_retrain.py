@@ -12,7 +12,8 @@ from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.influence.edits.retrain import settled
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, crf, refit_head
-from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.objective import Objective
 from tagtrace.tagger.rows import pad_rows
 from tests.influence.fitted import L2, Fitted, copies_of
 from tests.strategies import HEADS, LABELS, random_rows, random_theta
@@ -40,7 +41,8 @@ def newton_step(fitted: Fitted, group: list[Edit]) -> Tensor:
     """-H^-1 grad F by finite differences of F and of the gradient of J."""
     theta = fitted.theta
     steps = 1e-5 * torch.eye(len(theta), dtype=theta.dtype)
-    hessian = (fitted.objective.gradients(theta + steps) - fitted.objective.gradients(theta - steps)) / 2e-5
+    slopes = [[fitted.objective.evaluate(theta + sign * step).gradient for step in steps] for sign in (1, -1)]
+    hessian = (torch.stack(slopes[0]) - torch.stack(slopes[1])) / 2e-5
     return -torch.linalg.solve(hessian, numerical_gradient(fitted, group))
 
 
@@ -114,7 +116,7 @@ def test_a_tiny_edit_is_retrained_but_for_second_order(options: HeadOptions) -> 
         rows = copies_of(random_rows(), copies)
         head = refit_head(Head(4, LABELS, options), rows, RefitOptions(copies * L2, tolerance=1e-12)).head
         objective, theta = Objective(head, rows, copies * L2), head.flat()
-        retrainer = Retrainer(objective, rows, theta, Cholesky(Hessian(objective.hessian(theta))))
+        retrainer = Retrainer(objective, rows, theta, Cholesky(Hessian(HessianProduct(objective, theta))))
         group = [Edit(3, 2, 3, (0,))]
         assert int(rows.labels[9 + 2]) != 0
         retrained = retrainer.retrain(group, tolerance=1e-13).theta
@@ -136,7 +138,7 @@ def test_the_hessian_of_the_objective_does_not_depend_on_labels() -> None:
     """What makes the step one of Newton's for any other labels."""
     fitted = Fitted(HeadOptions(start_end=True), random_rows())
     others = Rows(fitted.rows.features, torch.zeros_like(fitted.rows.labels), fitted.rows.lengths)
-    other = Cholesky(Hessian(Objective(fitted.head, others, L2).hessian(fitted.theta)))
+    other = Cholesky(Hessian(HessianProduct(Objective(fitted.head, others, L2), fitted.theta)))
     torch.testing.assert_close(other.inverse, fitted.solver.inverse, rtol=0, atol=1e-10)
 
 
@@ -178,7 +180,7 @@ def test_a_gradient_left_by_the_refit_is_not_put_down_to_an_edit() -> None:
     torch.manual_seed(0)
     rough = refit_head(Head(4, LABELS), rows, RefitOptions(L2, tolerance=1e-2)).head
     objective = Objective(rough, rows, L2)
-    solver = Cholesky(Hessian(objective.hessian(rough.flat())))
+    solver = Cholesky(Hessian(HessianProduct(objective, rough.flat())))
     assert objective.evaluate(rough.flat()).max_gradient > 1e-6
     theta = settled(objective, rough.flat(), solver)
     assert objective.evaluate(theta).max_gradient < 1e-12

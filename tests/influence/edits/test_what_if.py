@@ -28,7 +28,7 @@ def make(explainer: Explainer, sentence_number: int = 3, start: int = 0, stop: i
 
 
 def test_relabelling_is_training_on_other_labels(explainer: Explainer) -> None:
-    query, rows = make(explainer), explainer.rows
+    query, rows = make(explainer), explainer.rows.joined()
     edits = [Edit(3, 0, 2, (1, 2)), Edit(7, 1, 2, (0,))]
     found = explainer.what_if(query, edits, "verify")
     labels = rows.labels.clone()

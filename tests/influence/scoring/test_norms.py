@@ -15,7 +15,8 @@ from tagtrace.influence.scoring import factors
 from tagtrace.influence.scoring.factors import factor_parts, sentence_parts
 from tagtrace.influence.scoring.norms import feature_norms
 from tagtrace.tagger import Head, HeadOptions, Rows
-from tagtrace.tagger.objective import HessianProduct, Objective
+from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.objective import Objective
 from tests.influence.dense import segment_gradients
 from tests.strategies import HEADS, LABELS, random_rows, random_theta
 
@@ -85,7 +86,7 @@ def test_norms_are_those_of_the_gradients(options: HeadOptions, candidates: Cand
 @pytest.mark.parametrize("name", OPERATORS)
 def test_self_influence_is_g_k_inverse_g(name: str, options: HeadOptions, candidates: Candidates) -> None:
     rows, head = random_rows(), wild_head(options)
-    operator = OPERATORS[name](Objective(head, rows, l2=0.7).hessian(head.flat()))
+    operator = OPERATORS[name](HessianProduct(Objective(head, rows, l2=0.7), head.flat()))
     solver = solver_of(name, operator)
     gradients = dense(head, rows, candidates)
     expected = (gradients * torch.linalg.solve(operator.dense(), gradients.T).T).sum(1)
@@ -97,7 +98,7 @@ def test_self_influence_is_g_k_inverse_g(name: str, options: HeadOptions, candid
 
 def test_the_parts_change_nothing(candidates: Candidates, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, head = random_rows(), wild_head(HeadOptions(start_end=True))
-    solver = Cholesky(Hessian(Objective(head, rows, l2=0.7).hessian(head.flat())))
+    solver = Cholesky(Hessian(HessianProduct(Objective(head, rows, l2=0.7), head.flat())))
     whole = gradient_norms(head, rows, candidates), self_influence(head, rows, candidates, solver)
     means = feature_norms(rows, candidates, 4)
     for name, value in (("CELLS", 100), ("MAX_TOKENS", 6)):

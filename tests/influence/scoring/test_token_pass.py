@@ -10,10 +10,10 @@ import torch
 
 from tagtrace.data import LabelSet
 from tagtrace.index import Shard, token_errors
-from tagtrace.influence.scoring import token_pass as tokens
 from tagtrace.influence.scoring.candidates import find_segments
 from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger import Head, HeadOptions, Rows
+from tagtrace.tagger.convex import products, threads
 from tests.influence.dense import segment_gradients
 from tests.strategies import HEADS, LABELS, random_rows, random_theta
 
@@ -35,10 +35,11 @@ def test_products_and_norms_are_those_of_the_gradients(options: HeadOptions) -> 
 
 @pytest.mark.parametrize("options", HEADS)
 @pytest.mark.parametrize("num_directions", [1, 30])
+@pytest.mark.parametrize("compiled", [True, False])
 def test_in_double_precision_they_are_exact(
-    options: HeadOptions, num_directions: int, monkeypatch: pytest.MonkeyPatch
+    options: HeadOptions, num_directions: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "BLOCK", 16)
+    monkeypatch.setattr(products, "USE_LOOPS", compiled)
     rows, head = random_rows(4, (9, 1, 30, 2)), Head(4, LABELS, options).double()
     head.set_flat(random_theta(head))
     features = rows.features.double()
@@ -63,14 +64,11 @@ def test_one_label_teaches_nothing(kind: str) -> None:
 
 @pytest.mark.parametrize("num_threads", [1, 2, 3])
 @pytest.mark.parametrize("num_directions", [1, 40])
-def test_products_do_not_depend_on_blocks_and_threads(
-    num_threads: int, num_directions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_products_do_not_depend_on_threads(num_threads: int, num_directions: int) -> None:
     rows, head = random_rows(1, (90, 1, 300, 17, 25)), Head(4, LABELS, HEADS[0]).double()
     shard = Shard(rows.features.half(), token_errors(head, rows).float(), rows.labels, rows.lengths, 0, 0)
     directions = torch.stack([random_theta(head, seed) for seed in range(num_directions)])
-    whole = TokenPass(head, shard).products(directions)  # one block
-    monkeypatch.setattr(tokens, "BLOCK", 16)
+    whole = TokenPass(head, shard).products(directions)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(num_threads)
@@ -85,7 +83,7 @@ def test_products_do_not_depend_on_blocks_and_threads(
 def test_every_worker_computes_by_itself(num_threads: int) -> None:
     before = torch.get_num_threads()
     try:
-        pool = tokens._workers.__wrapped__(num_threads, os.getpid())
+        pool = threads._workers.__wrapped__(num_threads, os.getpid())
         assert torch.get_num_threads() == num_threads
         assert len(pool._threads) == num_threads, "all have started, before the setting was put back"
         pool.shutdown()
@@ -93,8 +91,7 @@ def test_every_worker_computes_by_itself(num_threads: int) -> None:
         torch.set_num_threads(before)
 
 
-def test_a_forked_process_has_workers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "BLOCK", 16)
+def test_a_forked_process_has_workers_of_its_own() -> None:
     rows, head = random_rows(1, (90,)), Head(4, LABELS, HEADS[0]).double()
     shard = Shard(rows.features, token_errors(head, rows).float(), rows.labels, rows.lengths, 0, 0)
     directions, before = random_theta(head).unsqueeze(0), torch.get_num_threads()

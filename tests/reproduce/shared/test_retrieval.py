@@ -18,7 +18,8 @@ from tagtrace.reproduce.shared.device_curvature import DeviceCurvature
 from tagtrace.reproduce.shared.retrieval import COSINE, CURVATURE, IDENTITY, RELATIVE, Retriever, Strongest
 from tagtrace.reproduce.shared.token_gradients import by_label, training_gradients
 from tagtrace.tagger import HeadOptions
-from tagtrace.tagger.objective import Objective
+from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.objective import Objective
 from tests.findings.made import double_rows, make_index, make_sentences, make_tagger
 from tests.influence.dense import segment_gradients
 
@@ -61,7 +62,9 @@ def dense_scores(queries: Tensor, trained: Tensor, inverse: Tensor) -> dict[str,
 
 def test_every_score_finds_what_dense_gradients_and_a_dense_inverse_say(index: Index, asked: Queries) -> None:
     head, rows = index.head, double_rows(index)
-    inverse = torch.linalg.inv(Hessian(Objective(head, rows, index.manifest.fit.l2).hessian(head.flat())).dense())
+    inverse = torch.linalg.inv(
+        Hessian(HessianProduct(Objective(head, rows, index.manifest.fit.l2), head.flat())).dense()
+    )
     sentences = wholes(asked.rows.lengths)[asked.segments[:, 0]]
     expected = {
         "token": dense_scores(

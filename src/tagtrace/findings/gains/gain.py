@@ -17,7 +17,7 @@ from tagtrace.findings.gains.compare import Gain
 from tagtrace.findings.gains.retrained import full_gain, head_gain, num_changed
 from tagtrace.index import Index, IndexFolderError
 from tagtrace.tagger import RefitOptions, Rows, Step, Tagger, build_encoder, pick_device
-from tagtrace.tagger.refit import RefitProgress
+from tagtrace.tagger.convex.refit import RefitProgress
 
 Retrain = Literal["head", "everything"]
 
@@ -117,4 +117,4 @@ def _known_rows(index: Index, before: Corpus) -> Rows | None:
         index.check_corpus(before)
     except IndexFolderError:
         return None
-    return index.rows()
+    return index.rows.joined()

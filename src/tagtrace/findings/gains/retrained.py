@@ -36,7 +36,7 @@ from tagtrace.tagger import (
     remove_checkpoint,
     train_tagger,
 )
-from tagtrace.tagger.refit import RefitProgress
+from tagtrace.tagger.convex.refit import RefitProgress
 
 FORMAT = 2
 MARKER = "gain.json"

@@ -29,7 +29,6 @@ from tagtrace.findings.judges.probabilities import Probabilities, empty, fill, f
 from tagtrace.findings.judges.recipes import train_further
 from tagtrace.index import Index
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
-from tagtrace.index.shards import join_rows
 from tagtrace.tagger import (
     Head,
     RefitOptions,
@@ -41,7 +40,7 @@ from tagtrace.tagger import (
     remove_checkpoint,
     train_tagger,
 )
-from tagtrace.tagger.rows import token_places
+from tagtrace.tagger.rows import RowParts, token_places
 
 FORMAT = 2
 MARKER = "folds.json"
@@ -120,9 +119,9 @@ def taught_head(
         num_repeats = math.ceil(int(keep.sum()) / len(trusted.lengths))
         stored = Rows(trusted.features.to(rows[0].features.dtype), trusted.labels, trusted.lengths)
         rows += [stored] * min(num_repeats, MAX_REPEATS)
-    joined = join_rows(rows)
+    joined = RowParts(tuple(rows))
     options = RefitOptions(index.manifest.l2, tolerance, int(index.manifest.options["max_steps"]))
-    return refit_head(index.head, joined.to(device or joined.features.device), options).head.cpu()
+    return refit_head(index.head, joined.to(device or joined.device), options).head.cpu()
 
 
 def encoder_folds(

@@ -24,9 +24,9 @@ from torch import Tensor
 from tagtrace._checks import OptionError
 from tagtrace.findings.judges.probabilities import Probabilities
 from tagtrace.index import Index
-from tagtrace.influence import find_candidates
+from tagtrace.influence import Explainer, find_candidates
 from tagtrace.influence import self_influence as _self_influence
-from tagtrace.influence.curvature.choice import Curvature, index_solver
+from tagtrace.influence.curvature.choice import Curvature
 from tagtrace.influence.scoring.token_pass import TokenPass
 
 SMALLEST = 1e-45
@@ -69,8 +69,8 @@ def gradient_norm(index: Index) -> Tensor:
 
 def self_influence(index: Index, curvature: Curvature = "kronecker", damping: float = 0.0) -> Tensor:
     """g_t^T K^-1 g_t, (N,). ``kronecker`` has a formula; the exact Hessian needs a solve for each token."""
-    solver = index_solver(index, curvature, damping)
-    return _self_influence(index.head, index, find_candidates(index, "token"), solver)
+    explainer = Explainer(index, curvature, damping)
+    return _self_influence(index.head, index.rows, find_candidates(index, "token"), explainer.solver)
 
 
 def _split(probabilities: Probabilities) -> tuple[Tensor, Tensor]:

@@ -32,7 +32,7 @@ from tagtrace.data.sentence import Sentence
 from tagtrace.findings.judges.probabilities import token_segments
 from tagtrace.index import Index
 from tagtrace.influence import Candidates, Explainer, Screen, find_candidates, gradient_norms, self_influence
-from tagtrace.influence.curvature.choice import index_solver
+from tagtrace.influence.curvature.choice import make_solver
 from tagtrace.influence.curvature.solvers import Cholesky, Direct
 from tagtrace.influence.scoring.norms import dense_gradients
 from tagtrace.influence.scoring.scorer import MAX_WORK
@@ -123,10 +123,10 @@ def trusted_scores(
     ``explainer`` has the curvature for the methods ``curvature`` and ``relative``. ``progress`` counts queries.
     """
     _check_options(method, aggregate, top_k)
-    index, candidates = explainer.index, find_candidates(explainer.index, "token")
-    passes = [TokenPass(index.head, shard) for shard in index.shards]
-    best = [torch.zeros(0, len(shard.labels)) for shard in index.shards]  # the largest so far, (at most top_k, n)
-    total, done = torch.zeros(index.head.num_parameters, dtype=torch.float64), 0
+    candidates = find_candidates(explainer.index, "token")
+    passes = [TokenPass(explainer.head, shard) for shard in explainer.shards]
+    best = [torch.zeros(0, len(shard.labels), device=explainer.device) for shard in explainer.shards]  # (top_k, n)
+    total, done = torch.zeros_like(explainer.head.flat()), 0
     for gradients in _gradients(explainer, trusted.rows, trusted.segments, method):  # (q, P)
         if aggregate == "sum":
             total += gradients.sum(0)
@@ -142,7 +142,7 @@ def trusted_scores(
         parts = [one.products(direction)[0] for one in passes]
     else:
         parts = [part.double().mean(0) for part in best]
-    return _quotient(torch.cat(parts), _sizes(explainer, candidates, method))
+    return _quotient(torch.cat(parts).cpu(), _sizes(explainer, candidates, method))
 
 
 def instance_scores(explainer: Explainer, trusted: Trusted, method: TrustedMethod = "identity") -> Tensor:
@@ -152,12 +152,12 @@ def instance_scores(explainer: Explainer, trusted: Trusted, method: TrustedMetho
     sentence that contains a query token is a query.
     """
     _check_options(method, "sum", 1)
-    index, candidates = explainer.index, find_candidates(explainer.index, "sentence")
+    candidates = find_candidates(explainer.index, "sentence")
     sentences = trusted.segments[:, 0].unique()
     whole = torch.stack([sentences, torch.zeros_like(sentences), trusted.rows.lengths[sentences]], 1)
     parts = [part.sum(0) for part in _gradients(explainer, trusted.rows, whole, method)]
     direction = -_directions(explainer, torch.stack(parts).sum(0, keepdim=True), method) / len(sentences)
-    found = Screen(index.head, index, candidates.segments).products(direction)[0]
+    found = Screen(explainer.head, explainer.rows, candidates.segments).products(direction)[0]
     return _quotient(found, _sizes(explainer, candidates, method))
 
 
@@ -192,7 +192,8 @@ def neighbour_scores(
 
 def _gradients(explainer: Explainer, rows: Rows, segments: Tensor, method: TrustedMethod) -> Iterator[Tensor]:
     """g_q of the queries ``segments`` (Q, 3) of ``rows``, with norm 1 for ``cosine``; (q, P), a few at a time."""
-    for _, gradients in dense_gradients(explainer.head, rows, Candidates(segments), MAX_QUERIES):
+    there = rows.to(explainer.device)
+    for _, gradients in dense_gradients(explainer.head, there, Candidates(segments), MAX_QUERIES):
         yield _unit(gradients) if method == "cosine" else gradients
 
 
@@ -213,8 +214,8 @@ def _sizes(explainer: Explainer, candidates: Candidates, method: TrustedMethod) 
         return torch.ones(len(candidates), dtype=torch.float64)
     if method == "cosine":
         if candidates.kind == "token":
-            return torch.cat([TokenPass(head, shard).norms() for shard in index.shards])
-        return gradient_norms(head, index, candidates)
+            return torch.cat([TokenPass(head, shard).norms() for shard in explainer.shards]).cpu()
+        return gradient_norms(head, explainer.rows, candidates)
     solver = explainer.solver
     work = (
         float(head.num_parameters) ** 2
@@ -222,8 +223,8 @@ def _sizes(explainer: Explainer, candidates: Candidates, method: TrustedMethod) 
         else 40.0 * index.num_tokens * head.weight.numel()
     )
     if not isinstance(solver, Direct) and len(candidates) * work > MAX_WORK:
-        solver = index_solver(index, "kronecker", explainer.damping, rows=lambda: explainer.rows)
-    return self_influence(head, index, candidates, solver).clamp(min=0.0).sqrt()
+        solver = make_solver("kronecker", explainer.objective, head, explainer.damping)
+    return self_influence(head, explainer.rows, candidates, solver).clamp(min=0.0).sqrt()
 
 
 def _largest(values: Tensor, top_k: int) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from tagtrace._progress import Progress
 from tagtrace.influence.curvature.covariance import label_covariances, posterior_step
-from tagtrace.tagger.objective import HessianProduct
+from tagtrace.tagger.convex.hessian_product import HessianProduct
 from tagtrace.tagger.recursions import ScaledRun, run
 from tagtrace.tagger.rows import Rows, pad_rows
 
@@ -32,8 +32,8 @@ CELLS = 2**24
 
 A sentence whose covariances are larger takes the recursion."""
 
-NEGLIGIBLE = 1e-15
-"""Covariances below this are left out: they cannot change the Hessian by more than rounding does."""
+NEGLIGIBLE = 1e-12
+"""Covariances below this are left out; ``Probes`` of the exact Hessian show whether that is small enough."""
 
 
 @torch.no_grad()
@@ -47,7 +47,7 @@ def dense_hessian(product: HessianProduct, progress: Progress | None = None) -> 
     if len(others):
         units = torch.zeros(len(others), P, dtype=hessian.dtype, device=hessian.device)
         units[torch.arange(len(others)), others] = 1.0
-        columns = torch.cat([product(part) for part in units.split(16)])  # (others, P)
+        columns = product(units)  # (others, P)
         hessian[others] = columns
         hessian[:, others] = columns.T
     hessian.diagonal()[:num_weights] += objective.l2
@@ -62,7 +62,7 @@ def _fill_weights(matrix: Tensor, product: HessianProduct, progress: Progress | 
     order = _rarest_first(product)
     num_done = 0
     for chunk in objective.chunks:
-        for part in _parts(chunk, C, D):
+        for part in _parts(chunk.sorted_by_length(), C, D):
             features = torch.cat([part.features.double(), part.features.new_ones(len(part.features), 1).double()], 1)
             recursion = run(head(features[:, :-1], part.lengths))
             assert isinstance(recursion, ScaledRun)
@@ -85,7 +85,7 @@ def _longest_at_once(C: int) -> int:
 def _parts(chunk: Rows, C: int, D: int) -> Iterator[Rows]:
     """The sentences of ``chunk`` in order, a few at a time; each long one alone."""
     limit = _longest_at_once(C)
-    num_short = int((chunk.lengths <= limit).sum())  # the first: chunks are sorted by length
+    num_short = int((chunk.lengths <= limit).sum())  # the first: ``chunk`` is sorted by length
     num_tokens = int(chunk.lengths[:num_short].sum())
     if num_short:
         short = Rows(chunk.features[:num_tokens], chunk.labels[:num_tokens], chunk.lengths[:num_short])
@@ -96,7 +96,7 @@ def _parts(chunk: Rows, C: int, D: int) -> Iterator[Rows]:
 
 def _rarest_first(product: HessianProduct) -> list[int]:
     """Labels by sum_t p_t (1 - p_t): the rarer a label is, the more blocks are computed from its few tokens alone."""
-    variance = torch.stack([(nodes - nodes.square()).sum((0, 1)) for nodes in (r.nodes() for r in product.runs)])
+    variance = torch.stack([(chain.nodes - chain.nodes.square()).sum(0) for chain in product.where.chains])
     return variance.sum(0).argsort().tolist()
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -20,10 +21,8 @@ from torch import Tensor
 from tagtrace._checks import OptionError
 from tagtrace._progress import Progress
 from tagtrace.influence.curvature.hessian import dense_hessian
-from tagtrace.tagger.head import Head
-from tagtrace.tagger.objective import HessianProduct
-from tagtrace.tagger.preconditioner import end_variances
-from tagtrace.tagger.rows import unpad_rows
+from tagtrace.tagger.convex.hessian_product import UNCERTAIN, HessianProduct
+from tagtrace.tagger.convex.preconditioner import Balanced, KroneckerFactors, balanced_kronecker
 
 
 def check_damping(damping: float) -> None:
@@ -46,6 +45,10 @@ class Operator(ABC):
     @abstractmethod
     def __call__(self, vectors: Tensor) -> Tensor:
         """(K + damping I) v for each row v of ``vectors`` (Q, P)."""
+
+    def fast(self, vectors: Tensor) -> Tensor:
+        """About the same, as fast as possible; for solvers that compare with exact products in the end."""
+        return self(vectors)
 
     def dense(self, progress: Progress | None = None) -> Tensor:  # noqa: ARG002
         """The matrix (P, P); ``progress`` counts sentences."""
@@ -76,6 +79,21 @@ class Hessian(Operator):
     def __call__(self, vectors: Tensor) -> Tensor:
         return self.product(vectors) + self.damping * vectors
 
+    def fast(self, vectors: Tensor) -> Tensor:
+        return self.fast_product(vectors) + self.damping * vectors
+
+    @cached_property
+    def fast_product(self) -> HessianProduct:
+        """Products in float32 without tokens whose labels are certain; on a GPU, the exact ones, which are fast."""
+        if self.device.type == "cuda":
+            return self.product
+        return HessianProduct(self.product.objective, self.product.where, torch.float32, UNCERTAIN)
+
+    @cached_property
+    def preconditioner(self) -> Balanced:
+        """An approximate inverse for conjugate gradients."""
+        return balanced_kronecker(self.fast_product, self.damping)
+
     def dense(self, progress: Progress | None = None) -> Tensor:
         matrix = dense_hessian(self.product, progress)
         matrix.diagonal().add_(self.damping)
@@ -83,66 +101,15 @@ class Hessian(Operator):
 
 
 class Kronecker(Operator):
-    """S x M + (lambda + damping) I for W; for the other parameters a diagonal, plus lambda and damping.
+    """S x M + (lambda + damping) I for W; for the other parameters a diagonal (``KroneckerFactors``)."""
 
-    S = sum_t (diag(p_t) - p_t p_t^T) / sum_t u_t and M = (1/N) sum_t u_t f_t f_t^T with u_t = 1 - sum_c p_t(c)^2: each
-    token's curvature, as if label and features were independent once weighted by the token's uncertainty. The
-    diagonal has the expected counts of transitions, and p (1 - p) of first and last labels, over N.
-    """
-
-    label_values: Tensor
-    label_basis: Tensor
-    feature_values: Tensor
-    feature_basis: Tensor
-    spectrum: Tensor
-    shift: float
-    scales: dict[str, Tensor]
-
-    @torch.no_grad()
     def __init__(self, product: HessianProduct, damping: float = 0.0) -> None:
         super().__init__(product.head.num_parameters, damping, product.head.weight.device)
-        self.head: Head = product.head
-        self.shift = product.objective.l2 + damping
-        C, D = self.head.num_labels, self.head.dim + 1
-        labels, moment = self.head.weight.new_zeros(C, C), self.head.weight.new_zeros(D, D)
-        edges, total = self.head.weight.new_zeros(C, C), 0.0
-        first, last = self.head.weight.new_zeros(C), self.head.weight.new_zeros(C)
-        for chunk, recursion in zip(product.objective.chunks, product.runs, strict=True):
-            features = chunk.features.double()
-            features = torch.cat([features, features.new_ones(len(features), 1)], 1)
-            nodes = unpad_rows(recursion.nodes(), chunk.lengths)  # (n, C)
-            uncertainty = (1.0 - nodes.square().sum(1, keepdim=True)).clamp(min=0.0)  # (n, 1)
-            labels += torch.diag(nodes.sum(0)) - nodes.T @ nodes
-            moment += features.T @ (features * uncertainty)
-            edges += recursion.edge_sum(nodes.new_ones(len(chunk.lengths)))
-            at_first, at_last = end_variances(recursion)
-            first, last = first + at_first, last + at_last
-            total += float(uncertainty.sum())
-        num_sentences = product.objective.num_sentences
-        covariance = labels / total if total > 0 else torch.zeros_like(labels)  # S (C, C); zero if there is one label
-        self.label_values, self.label_basis = torch.linalg.eigh(covariance)
-        self.feature_values, self.feature_basis = torch.linalg.eigh(moment / num_sentences)
-        self.spectrum = self.label_values.clamp(min=0.0).unsqueeze(1) * self.feature_values.clamp(min=0.0)  # (C, D)
-        named = {"transitions": edges, "start": first, "end": last}
-        self.scales = {name: value / num_sentences + self.shift for name, value in named.items()}
+        self.factors = KroneckerFactors(product, product.objective.l2 + damping)
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        return self._apply(vectors, inverse=False)
+        return self.factors(vectors)
 
     def inverse(self, vectors: Tensor) -> Tensor:
         """(K + damping I)^-1 v for each row v."""
-        return self._apply(vectors, inverse=True)
-
-    def _apply(self, vectors: Tensor, *, inverse: bool) -> Tensor:
-        parts = self.head.unflatten(vectors)
-        scaled = {"weight": self._rotate(parts["weight"], self.spectrum + self.shift, inverse)}
-        for name in parts:
-            if name != "weight":
-                scaled[name] = parts[name] / self.scales[name] if inverse else parts[name] * self.scales[name]
-        return torch.cat([part.flatten(1) for part in scaled.values()], 1)
-
-    def _rotate(self, weights: Tensor, values: Tensor, inverse: bool) -> Tensor:
-        """Scale (Q, C, D + 1) in the eigenbasis."""
-        turned = self.label_basis.T @ weights @ self.feature_basis
-        turned = turned / values if inverse else turned * values
-        return self.label_basis @ turned @ self.feature_basis.T
+        return self.factors.inverse(vectors)

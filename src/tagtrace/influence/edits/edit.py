@@ -21,7 +21,7 @@ from tagtrace._table import Table
 from tagtrace.data.sentence import Sentence
 from tagtrace.index import Index
 from tagtrace.tagger import crf
-from tagtrace.tagger.rows import Rows, pad_rows
+from tagtrace.tagger.rows import RowParts, Rows, pad_rows
 from tagtrace.tagger.scores import Scores
 
 
@@ -139,16 +139,15 @@ class EditedSentences:
     new_labels: Tensor
     known: Tensor
 
-    def __init__(self, rows: Rows, *groups: Group) -> None:
+    def __init__(self, rows: Rows | RowParts, *groups: Group) -> None:
         if not groups or not all(groups):
             raise OptionError("a group of edits must have at least one edit")
         touched = [sorted({edit.sentence_number for edit in group}) for group in groups]
         self.sizes = torch.tensor([len(sentences) for sentences in touched])  # sentences of each group, (G,)
         self.sentences = [number for sentences in touched for number in sentences]
-        parts = [rows.sentence(number) for number in self.sentences]
-        self.lengths = torch.cat([part.lengths for part in parts])
-        self.features = torch.cat([part.features for part in parts]).double()  # (n, D)
-        self.labels = pad_rows(torch.cat([part.labels for part in parts]), self.lengths)  # (B, T)
+        taken = rows.take(torch.tensor(self.sentences))
+        self.lengths, self.features = taken.lengths, taken.features.double()  # (B,), (n, D)
+        self.labels = pad_rows(taken.labels.long(), self.lengths)  # (B, T)
         self.new_labels, self.known = self.labels.clone(), torch.ones_like(self.labels, dtype=torch.bool)
         first = 0
         for group, sentences in zip(groups, touched, strict=True):

@@ -23,7 +23,7 @@ from tagtrace.influence.scoring.factors import sentence_parts
 from tagtrace.influence.scoring.screen import Screen
 from tagtrace.tagger import crf
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.rows import Rows, pad_rows
+from tagtrace.tagger.rows import RowParts, Rows, pad_rows
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,19 @@ class Pool:
     def take(self, index: Tensor) -> Pool:
         return Pool(self.segments[index], None if self.labels is None else self.labels[index])
 
-    def effects(self, head: Head, rows: Rows, direction: Tensor) -> Tensor:
+    def effects(self, head: Head, rows: Rows | RowParts, direction: Tensor) -> Tensor:
         """The first-order change of a function of theta by each edit; direction V (P,) -> (S,)."""
         if self.labels is None:
-            return Screen(head, rows, self.segments).influence(direction.unsqueeze(0))[0]
+            return Screen(head, rows, self.segments, torch.float32).influence(direction.unsqueeze(0))[0]
         return relabel_effects(head, rows, self.segments, self.labels, direction)
 
 
-def removals(rows: Rows, labels: LabelSet, kind: SegmentKind) -> Pool:
+def removals(rows: Rows | RowParts, labels: LabelSet, kind: SegmentKind) -> Pool:
     """Remove the labels of any segment of a kind."""
     return Pool(find_segments(rows, labels, kind))
 
 
-def relabellings(rows: Rows, labels: LabelSet, gap: Gap) -> Pool:
+def relabellings(rows: Rows | RowParts, labels: LabelSet, gap: Gap) -> Pool:
     """Training labels equal to the predicted ones become the rival's, wherever the two differ, within the scheme.
 
     If the prediction has type X where the rival has type Y, or O, segments of type X become Y, or O. If the prediction
@@ -71,7 +71,7 @@ def relabellings(rows: Rows, labels: LabelSet, gap: Gap) -> Pool:
     return Pool(torch.cat([segments for segments, _ in parts]), torch.cat(wide))
 
 
-def _entities(rows: Rows, labels: LabelSet, entities: Tensor, old: str, new: str) -> tuple[Tensor, Tensor]:
+def _entities(rows: Rows | RowParts, labels: LabelSet, entities: Tensor, old: str, new: str) -> tuple[Tensor, Tensor]:
     """Segments (S, 3) of type ``old`` and labels (S, longest) that make them ``new``."""
     first = (rows.lengths.cumsum(0) - rows.lengths)[entities[:, 0]] + entities[:, 1]  # (S,): the row of the first token
     is_old = torch.tensor([type_ == old for type_ in labels.type_of])
@@ -80,7 +80,7 @@ def _entities(rows: Rows, labels: LabelSet, entities: Tensor, old: str, new: str
     return segments, torch.tensor(labels.spell(new, longest)).expand(len(segments), -1)
 
 
-def _tokens(rows: Rows, labels: LabelSet, predicted: int, rival: int) -> tuple[Tensor, Tensor]:
+def _tokens(rows: Rows | RowParts, labels: LabelSet, predicted: int, rival: int) -> tuple[Tensor, Tensor]:
     """Tokens labelled ``predicted`` as segments (S, 3), and ``rival`` for each, (S, 1), as the scheme allows."""
     tokens, types = find_segments(rows, labels, "token"), labels.type_of  # (N, 3), one for each row
     chosen = rows.labels == predicted  # (N,)
@@ -96,7 +96,9 @@ def _tokens(rows: Rows, labels: LabelSet, predicted: int, rival: int) -> tuple[T
 
 
 @torch.no_grad()
-def relabel_effects(head: Head, rows: Rows, segments: Tensor, new_labels: Tensor, direction: Tensor) -> Tensor:
+def relabel_effects(
+    head: Head, rows: Rows | RowParts, segments: Tensor, new_labels: Tensor, direction: Tensor
+) -> Tensor:
     """V . (phi(y') - phi(y)) / N for segments (S, 3) that get ``new_labels`` (S, longest); V (P,) -> (S,)."""
     moved = deepcopy(head).double()
     moved.set_flat(direction)

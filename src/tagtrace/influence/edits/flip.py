@@ -38,7 +38,7 @@ from tagtrace.influence.edits.retrain import Retrainer
 from tagtrace.influence.options import check_at_least, check_choice
 from tagtrace.influence.query import Query
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.rows import RowParts, Rows
 
 HowToEdit = Literal["remove", "relabel"]
 WhatToEdit = Literal["token", "entity", "sentence"]
@@ -125,7 +125,7 @@ class Flipper:
     refiner: Refiner
     retrainer: Retrainer
     head: Head
-    rows: Rows
+    rows: Rows | RowParts
 
     def __init__(self, index: Index, refiner: Refiner, retrainer: Retrainer) -> None:
         self.index, self.labels, self.refiner, self.retrainer = index, index.labels, refiner, retrainer

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from tagtrace.influence.curvature.covariance import label_covariances
+from tagtrace.tagger.convex.tangents import Tangent, marginal_tangent
 from tagtrace.tagger.crf import Errors
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.recursions import ScaledRun, run
 from tagtrace.tagger.rows import pad_rows, unpad_rows
 from tagtrace.tagger.scores import Scores
-from tagtrace.tagger.tangents import Tangent, marginal_tangent
 
 
 class LogitSpace:

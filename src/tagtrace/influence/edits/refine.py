@@ -20,49 +20,56 @@ loss is evaluated exactly at theta + d.
 that the quadratic missed, the problem gains r^T d: the same phi with s = R v - B H^-1 r, and d gains -H^-1 r. If the
 other sentences are more certain than the quadratic assumes, d went too far: the true slope along the move is then
 positive at its end, and d is moved back to where a straight line between the slopes at both ends is zero. No move is
-longer than half the one before.
+longer than half the one before. All groups share each pass (``nearby``).
+
+If H is too large to be inverted, nothing is taken to second order (``iterated``): every group takes a few quasi-Newton
+steps of retraining, and all groups share their passes and solves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
+from tagtrace.influence.curvature.solvers import Cholesky, Solver
 from tagtrace.influence.edits.edit import EditedSentences, Group
 from tagtrace.influence.edits.effect import Effect, effect
+from tagtrace.influence.edits.iterated import NUM_ITERATED, OVERSHOT, EditedProblem, Iterated, Walk
 from tagtrace.influence.edits.lbfgs import minimise
-from tagtrace.influence.edits.logit_space import LogitSpace
 from tagtrace.influence.query import Query
+from tagtrace.tagger.convex.nearby import nearby_gradients
+from tagtrace.tagger.convex.objective import Evaluation, Objective
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.objective import Objective
-from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.rows import RowParts, Rows
 
-TOGETHER = 2**24
-"""Maximum size of tensors in memory: groups are solved together if their logits times (P + their logits) fit."""
+TOGETHER, DEVICE_TOGETHER = 2**24, 2**28
+"""Maximum size of tensors in memory: groups are solved together if their logits times (P + their logits) fit. On a GPU,
+small problems take as long as large ones."""
 MAX_LOGITS = 8_000
 """Maximum number of logits of a group (tokens times labels, and transitions); beyond it, retraining is as fast."""
+KEPT = 2**27
+"""Maximum number of values that groups keep between passes, which all of them share."""
 TOLERANCE = 1e-6
 """Maximum of |grad phi|."""
 CONTRACTION = 0.5
 """Maximum length of a move, as a share of the one before it, in the metric of H."""
-OVERSHOT = 0.5
-"""A move went too far if the slope at its end is more than this share of minus the slope at its start."""
 
 
 class Refiner:
-    """Refines edits of ``rows``, at ``head``, the optimum of J (float64), with ``inverse`` = H^-1 (P, P).
+    """Refines edits of ``rows``, at ``head``, the optimum of J (float64), with the H^-1 of ``solver``.
 
     Each of ``num_passes`` over the training data, which need the ``objective``, replaces the quadratic of the other
     sentences by one with their true gradient at the last estimate.
     """
 
     head: Head
-    rows: Rows
-    inverse: Tensor
+    rows: Rows | RowParts
+    solver: Solver
     objective: Objective | None
     num_passes: int
     theta: Tensor
@@ -70,14 +77,14 @@ class Refiner:
     def __init__(
         self,
         head: Head,
-        rows: Rows,
-        inverse: Tensor,
+        rows: Rows | RowParts,
+        solver: Solver,
         objective: Objective | None = None,
         num_passes: int = 0,
     ) -> None:
-        if num_passes and objective is None:
+        if objective is None and (num_passes or not isinstance(solver, Cholesky)):
             raise OptionError("passes over the training data need the objective")
-        self.head, self.rows, self.inverse = head, rows, inverse
+        self.head, self.rows, self.solver = head, rows, solver
         self.objective, self.num_passes = objective, num_passes
         self.theta = head.flat()
 
@@ -85,60 +92,78 @@ class Refiner:
         """The effect of each group of edits on the query."""
         return [effect(query, self.head, self.head.at(self.theta + change)) for change in self.changes(groups)]
 
+    @torch.no_grad()
     def changes(self, groups: Sequence[Group]) -> Tensor:
         """d: the change of the optimum when each group's edits are made, (G, P)."""
-        changes = torch.empty(len(groups), self.head.num_parameters, dtype=torch.float64, device=self.inverse.device)
-        for chosen in self._together(groups):
-            changes[chosen] = self._solve([groups[i] for i in chosen])
+        for group in groups:
+            self._check(group)
+        changes = torch.empty(len(groups), self.head.num_parameters, dtype=torch.float64, device=self.theta.device)
+        for batch in self._batches(groups):
+            walks = [self._walk([groups[i] for i in chosen]) for chosen in batch]
+            for _ in range(self.num_passes if isinstance(self.solver, Cholesky) else NUM_ITERATED):
+                moves = torch.cat([walk.change for walk in walks])
+                assert self.objective is not None
+                truth = nearby_gradients(self.objective, self._here, moves)  # grad J (G, P)
+                for walk, part in zip(walks, truth.split([len(walk.change) for walk in walks]), strict=True):
+                    walk.advance(part)
+            for chosen, walk in zip(batch, walks, strict=True):
+                changes[chosen] = walk.change
         return changes
 
-    @torch.no_grad()
-    def _solve(self, groups: Sequence[Group]) -> Tensor:
-        """(G, P)"""
-        problem = _Problem(self.head, EditedSentences(self.rows, *groups), self.inverse, len(self.rows.lengths))
-        ahead = problem.solve()
-        if self.num_passes == 0:
-            return ahead.change
-        here, slope = ahead.scaled(0.0), problem.edit_gradient(torch.zeros_like(ahead.change))  # grad F at d = 0 (G, P)
-        longest = CONTRACTION * ahead.length()  # (G,)
-        for _ in range(self.num_passes):
-            assert self.objective is not None
-            truth = self.objective.gradients(self.theta + ahead.change)  # grad J (G, P)
-            gradient = truth + problem.edit_gradient(ahead.change)  # grad F (G, P)
-            move = ahead.change - here.change
-            down, up = -(slope * move).sum(1), (gradient * move).sum(1)  # (G,)
-            is_past = up > OVERSHOT * down
-            back = here.towards(ahead, down / (down + up).clamp(min=1e-300))
-            on = problem.solve(ahead, truth - ahead.pull - problem.own_surprise(ahead.change))
-            on = ahead.towards(on, (longest / on.distance(ahead).clamp(min=1e-300)).clamp(max=1.0))
-            here, slope = ahead.chosen(is_past, here), torch.where(is_past.unsqueeze(1), slope, gradient)
-            ahead, longest = on.chosen(is_past, back), torch.where(is_past, longest, CONTRACTION * longest)
-        return ahead.change
+    def _walk(self, groups: Sequence[Group]) -> Walk:
+        edited, N = EditedSentences(self.rows, *groups), len(self.rows.lengths)
+        if isinstance(self.solver, Cholesky):
+            return _Quadratic(_Problem(self.head, edited, self.solver.inverse, N))
+        return Iterated(EditedProblem(self.head, edited, N), self.solver.approximate)
+
+    @cached_property
+    def _here(self) -> Evaluation:
+        """J at the optimum."""
+        assert self.objective is not None
+        return self.objective.evaluate(self.theta)
 
     def can_refine(self, group: Group) -> bool:
         """Whether the group's sentences are short enough to refine."""
-        return self._num_logits(group) <= MAX_LOGITS
+        return not isinstance(self.solver, Cholesky) or self._num_logits(group) <= MAX_LOGITS
+
+    def _check(self, group: Group) -> None:
+        if not self.can_refine(group):
+            raise OptionError(
+                f"the sentences of a group of edits have {self._num_logits(group):,} tokens times labels, too many to "
+                "refine; verify the group by retraining, or edit fewer sentences at once"
+            )
 
     def _num_logits(self, group: Group) -> int:
         """M: tokens of the edited sentences times labels, and transitions."""
         num_tokens = sum(int(self.rows.lengths[number]) for number in {edit.sentence_number for edit in group})
         return num_tokens * self.head.num_labels + self.head.num_parameters - self.head.weight.numel()
 
+    def _batches(self, groups: Sequence[Group]) -> Iterator[list[list[int]]]:
+        """Groups of similar size that are solved together, as many as fit in memory with what they keep."""
+        batch, kept = list[list[int]](), 0
+        for chosen in self._together(groups):
+            size = max(self._num_logits(groups[i]) for i in chosen)
+            needed = len(chosen) * (2 * size**2 if isinstance(self.solver, Cholesky) else self.head.num_parameters)
+            if batch and kept + needed > KEPT:
+                yield batch
+                batch, kept = [], 0
+            batch.append(chosen)
+            kept += needed
+        if batch:
+            yield batch
+
     def _together(self, groups: Sequence[Group]) -> Iterator[list[int]]:
         """Groups of similar size, as many as fit in memory together."""
         sizes = [self._num_logits(group) for group in groups]
         P = self.head.num_parameters
         num_others = P - self.head.weight.numel()
+        limit = DEVICE_TOGETHER if self.theta.is_cuda else TOGETHER
         chosen: list[int] = []
         for index in sorted(range(len(groups)), key=sizes.__getitem__):
-            size = sizes[index]
-            if size > MAX_LOGITS:
-                raise OptionError(
-                    f"the sentences of a group of edits have {size:,} tokens times labels, too many to refine; "
-                    "verify the group by retraining, or edit fewer sentences at once"
-                )
-            room = size * (size + P + num_others)
-            if chosen and (len(chosen) + 1) * room > TOGETHER:
+            room = sizes[index] * (sizes[index] + P + num_others)
+            if not isinstance(self.solver, Cholesky):
+                room = P
+            if chosen and (len(chosen) + 1) * room > limit:
                 yield chosen
                 chosen = []
             chosen.append(index)
@@ -177,12 +202,37 @@ class _Step:
         return (self.where, other.where), (self.change, other.change), (self.pull, other.pull)
 
 
-class _Problem:
+class _Quadratic(Walk):
+    """The others taken to second order, with what that misses added after each pass."""
+
+    def __init__(self, problem: _Problem) -> None:
+        self.problem, self.ahead = problem, problem.solve()
+        self.here, self.slope = self.ahead.scaled(0.0), problem.edit_gradient(torch.zeros_like(self.ahead.change))
+        self.longest = CONTRACTION * self.ahead.length()  # (G,)
+
+    @property
+    def change(self) -> Tensor:
+        return self.ahead.change
+
+    def advance(self, truth: Tensor) -> None:
+        problem, here, ahead, slope, longest = self.problem, self.here, self.ahead, self.slope, self.longest
+        gradient = truth + problem.edit_gradient(ahead.change)  # grad F (G, P)
+        move = ahead.change - here.change
+        down, up = -(slope * move).sum(1), (gradient * move).sum(1)  # (G,)
+        is_past = up > OVERSHOT * down
+        back = here.towards(ahead, down / (down + up).clamp(min=1e-300))
+        on = problem.solve(ahead, truth - ahead.pull - problem.own_surprise(ahead.change))
+        on = ahead.towards(on, (longest / on.distance(ahead).clamp(min=1e-300)).clamp(max=1.0))
+        self.here, self.slope = ahead.chosen(is_past, here), torch.where(is_past.unsqueeze(1), slope, gradient)
+        self.ahead, self.longest = on.chosen(is_past, back), torch.where(is_past, longest, CONTRACTION * longest)
+
+
+class _Problem(EditedProblem):
     """phi for several groups of edits."""
 
     def __init__(self, head: Head, edited: EditedSentences, inverse: Tensor, num_sentences: int) -> None:
-        self.edited, self.inverse, self.num_sentences = edited, inverse, num_sentences
-        self.space = LogitSpace(head, edited.features, edited.lengths, edited.sizes)
+        super().__init__(head, edited, num_sentences)
+        self.inverse = inverse
         self.root = _root(self.space.gram(inverse) / num_sentences)  # R (G, M, M)
         self.curvature = self.space.curvature()  # S (G, M, M)
         self.gradient = self.space.gradient(edited.errors_before(self.space.scores))  # g (G, M)
@@ -201,12 +251,6 @@ class _Problem:
         pull = self.space.gathered(dual)
         change = pull @ self.inverse + extra
         return _Step(where, change, pull if residual is None else pull - residual)
-
-    def edit_gradient(self, change: Tensor) -> Tensor:
-        """(grad E - grad L_I)(theta + d) / N, (G, P): the change of the gradient of J by the edits."""
-        scores = self.space.moved(self.space.seen_from(change))
-        after, before = self.edited.errors_after(scores), self.edited.errors_before(scores)
-        return self.space.gathered(self.space.gradient(after) - self.space.gradient(before)) / self.num_sentences
 
     def own_surprise(self, change: Tensor) -> Tensor:
         """The part of the groups' losses that second order misses: (grad L(theta + d) - grad L - H d) / N, (G, P)."""

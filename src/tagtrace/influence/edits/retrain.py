@@ -20,8 +20,9 @@ from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.curvature.solvers import ConjugateGradient, Solver
 from tagtrace.influence.edits.edit import EditedSentences, Group
 from tagtrace.influence.edits.lbfgs import MEMORY, pair, two_loops
-from tagtrace.tagger.objective import Objective
-from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.objective import Objective
+from tagtrace.tagger.rows import RowParts, Rows
 
 RENEW = 30
 """Number of evaluations after which the Hessian is taken at the current theta."""
@@ -44,11 +45,11 @@ class Retrainer:
     """Retrains after edits of ``rows``, starting at ``theta``, the optimum without them."""
 
     objective: Objective
-    rows: Rows
+    rows: Rows | RowParts
     theta: Tensor
     solver: Solver
 
-    def __init__(self, objective: Objective, rows: Rows, theta: Tensor, solver: Solver) -> None:
+    def __init__(self, objective: Objective, rows: Rows | RowParts, theta: Tensor, solver: Solver) -> None:
         self.objective, self.rows, self.theta, self.solver = objective, rows, theta, solver
 
     def retrain(self, group: Group, tolerance: float = 1e-8, max_evaluations: int = 400) -> Retrained:
@@ -110,14 +111,13 @@ class Retrainer:
         return _Point(theta, whole.value + float(change.detach()) / self.objective.num_sentences, gradient)
 
     def _given_inverse(self, vectors: Tensor) -> Tensor:
-        """H^-1 v for rows v (Q, P), as exact as the solver can."""
-        return self.solver.try_solve(vectors).value
+        """H^-1 v for rows v (Q, P), about."""
+        return self.solver.approximate(vectors)
 
     def _inverse_at(self, theta: Tensor) -> Callable[[Tensor], Tensor]:
         """The same with J's Hessian at ``theta``."""
-        hessian = Hessian(self.objective.hessian(theta))
-        solver = ConjugateGradient(hessian, self._given_inverse, tolerance=1e-2, max_steps=50)
-        return lambda vectors: solver.try_solve(vectors).value
+        hessian = Hessian(HessianProduct(self.objective, theta))
+        return ConjugateGradient(hessian, self._given_inverse, max_steps=50).approximate
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def settled(objective: Objective, theta: Tensor, solver: Solver, max_steps: int 
     for _ in range(max_steps):
         if here.max_gradient <= ROUNDING:
             break
-        there = objective.evaluate(here.theta - solver.try_solve(here.gradient.unsqueeze(0)).value[0])
+        there = objective.evaluate(here.theta - solver.approximate(here.gradient.unsqueeze(0))[0])
         if there.max_gradient > 0.5 * here.max_gradient:
             break
         here = there

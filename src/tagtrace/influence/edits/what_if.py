@@ -23,7 +23,7 @@ from tagtrace.influence.edits.edit import (
 from tagtrace.influence.edits.effect import Effect, effect_to_json, probability_table
 from tagtrace.influence.query import Query
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.rows import RowParts, Rows
 
 Estimate = Literal["refine", "step", "verify"]
 """How an effect was computed: a close estimate, one Newton step (for edits of very many sentences), or retraining."""
@@ -109,7 +109,7 @@ class WhatIf(Described):
 
 
 @torch.no_grad()
-def check_edits(edits: Group, head: Head, rows: Rows) -> None:
+def check_edits(edits: Group, head: Head, rows: Rows | RowParts) -> None:
     """Raise OptionError if edits overlap, have unknown labels or sentences, or break the head's constraints."""
     taken: set[tuple[int, int]] = set()
     for edit in edits:

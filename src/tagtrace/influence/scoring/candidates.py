@@ -13,7 +13,7 @@ from tagtrace.data.labels import LabelSet
 from tagtrace.data.schemes import segments
 from tagtrace.index import Index
 from tagtrace.influence.options import check_at_least, check_choice
-from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.rows import RowParts, Rows
 
 SegmentKind = Literal["token", "entity", "segment", "sentence", "document"]
 
@@ -79,7 +79,7 @@ def find_candidates(index: Index, kind: SegmentKind, max_length: int = 3) -> Can
     return Candidates(together, kind, owner, tuple([name for name, _ in numbers]))
 
 
-def find_segments(rows: Rows, labels: LabelSet, kind: SegmentKind, max_length: int = 3) -> Tensor:
+def find_segments(rows: Rows | RowParts, labels: LabelSet, kind: SegmentKind, max_length: int = 3) -> Tensor:
     """(sentence number, start, stop) of every segment of a kind in ``rows``, (S, 3), in the order of the data.
 
     ``entity``: labelled segments, as the scheme defines them. ``segment``: all segments of at most ``max_length``
@@ -105,7 +105,7 @@ def _all_up_to(lengths: Tensor, max_length: int) -> Tensor:
     return torch.stack([column[inside] for column in columns], 1)
 
 
-def _entities(rows: Rows, labels: LabelSet) -> Tensor:
+def _entities(rows: Rows | RowParts, labels: LabelSet) -> Tensor:
     found: list[tuple[int, int, int]] = []
     for number, part in enumerate(rows.labels.split(rows.lengths.tolist())):
         for segment in segments(labels.decode(part.tolist()), labels.scheme):

@@ -17,15 +17,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tagtrace.index import Index
-from tagtrace.influence.curvature.operators import Kronecker
 from tagtrace.tagger import crf
+from tagtrace.tagger.convex.preconditioner import KroneckerFactors
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.recursions import Run, run
-from tagtrace.tagger.rows import Rows, pad_rows, token_places
+from tagtrace.tagger.rows import RowParts, Rows, pad_rows
 
-TrainingRows = Rows | Index
-"""Features and labels of training sentences: rows in memory, or an index that stays on disk."""
+TrainingRows = Rows | RowParts
+"""Features and labels of training sentences: in memory, or parts that stay on disk."""
 
 CELLS = 2**22
 """Maximum size of tensors in memory: segments x longest segment x (features, or pairs of labels)."""
@@ -72,16 +71,6 @@ class Factors:
             others["end"] = ends.last * ends.ends_sentence.unsqueeze(1)
         return cls(head, rows.features, (starts.unsqueeze(1) + within).to(errors.device), errors, others)
 
-    def product(self, direction: Tensor) -> Tensor:
-        """V . g for one direction V (P,), (S,): errors times moved logits."""
-        parts = self.head.unflatten(direction)
-        weight = parts["weight"]
-        moved = torch.addmm(weight[:, -1], self.features, weight[:, :-1].T)  # (n, C)
-        total = (self.errors * moved[self.index]).sum((1, 2))
-        for name, gradient in self.others.items():
-            total += (gradient * parts[name]).flatten(1).sum(1)
-        return total
-
     def squares(self) -> Tensor:
         """|g|^2 = sum_{t,t'} (e_t . e_t') (f_t . f_t') + the squares in the other parameters, (S,)."""
         inside = self.features[self.index]  # (S, M, D)
@@ -91,7 +80,7 @@ class Factors:
             total += gradient.square().flatten(1).sum(1)
         return total
 
-    def squares_under(self, kronecker: Kronecker) -> Tensor:
+    def squares_under(self, kronecker: KroneckerFactors) -> Tensor:
         """g^T K^-1 g for Kronecker factors K, (S,): sum_ij G~_ij^2 / (s_i m_j + shift) in the eigenbases, and so on."""
         features = torch.cat([self.features, self.features.new_ones(len(self.features), 1)], 1)
         turned = (features @ kronecker.feature_basis)[self.index]  # (S, M, D + 1)
@@ -199,10 +188,5 @@ def _part_sizes(segments: Tensor, lengths: Tensor, width: int, most: int) -> lis
 
 def _take(training: TrainingRows, sentences: Tensor) -> Rows:
     """Some training sentences, features in float64."""
-    lengths = training.lengths[sentences]
-    if isinstance(training, Index):
-        parts = [training.sentence_rows(number, torch.float64) for number in sentences.tolist()]
-        features, labels = torch.cat([part.features for part in parts]), torch.cat([part.labels for part in parts])
-        return Rows(features, labels, lengths)
-    places = token_places(training.lengths, sentences)
-    return Rows(training.features[places].double(), training.labels[places], lengths)
+    found = training.take(sentences)
+    return Rows(found.features.double(), found.labels.long(), found.lengths)

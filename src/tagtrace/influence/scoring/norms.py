@@ -46,7 +46,7 @@ def self_influence(head: Head, training: TrainingRows, candidates: Candidates | 
     found = torch.empty(len(candidates), dtype=torch.float64)
     if isinstance(operator, Kronecker) and candidates.owner is None:
         for places, factors in factor_parts(head, training, candidates.segments):
-            found[places] = factors.squares_under(operator).cpu()
+            found[places] = factors.squares_under(operator.factors).cpu()
         return found
     most = MAX_TOGETHER if isinstance(solver, Cholesky | Direct) else MAX_ITERATED
     for places, gradients in dense_gradients(head, training, candidates, most):

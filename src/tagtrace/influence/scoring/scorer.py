@@ -25,10 +25,12 @@ from tagtrace.influence.options import check_choice
 from tagtrace.influence.query import Query
 from tagtrace.influence.scoring.candidates import Candidates
 from tagtrace.influence.scoring.filters import has_label_of, segment_sums
+from tagtrace.influence.scoring.gpu_scan import can_scan, strongest_tokens
 from tagtrace.influence.scoring.norms import feature_norms, gradient_norms, self_influence
 from tagtrace.influence.scoring.screen import Screen
 from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger.head import Head
+from tagtrace.tagger.rows import RowParts
 
 Score = Literal["influence", "cosine", "relative", "neighbour", "neighbour-dot", "neighbour-label"]
 
@@ -37,6 +39,9 @@ MAX_WORK = 1e11
 SHORTLIST = 1000
 SHORTLIST_ITERATED = 100
 """Minimum length of the shortlist on each side; it is shorter if each candidate needs iterations over the data."""
+NUM_LEADING = 2048
+"""Number of tokens, those with the largest gradients, that are scored first: tokens that cannot be stronger than the
+strongest of them are left out."""
 
 
 class Scorer:
@@ -61,61 +66,107 @@ class Scorer:
         kronecker: Callable[[], Solver],
     ) -> None:
         self.index, self.candidates, self.passes = index, candidates, passes
-        self.head, self.solver, self.kronecker = index.head, solver, kronecker
+        self.head, self.solver, self.kronecker = passes[0].head, solver, kronecker
 
-    def score(self, query: Query, score: Score, which: Tensor, top: int) -> tuple[Tensor, Tensor]:
+    def score(
+        self, query: Query, score: Score, which: Tensor, top: int, direction: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Scores of the candidates ``which`` (k,): their numbers and values.
 
-        For ``relative`` these may be fewer: a shortlist of those that may be among the ``top`` of either side.
+        These may be fewer: all that may be among the ``top`` of either side. ``direction`` is K^-1 g of the query (P,),
+        if it is known.
         """
         check_choice("score", score, Score)
         if len(which) == 0:
             return which, torch.zeros(0)
-        if score == "relative":
-            return self._relative(query, which, top)
-        if score == "influence":
+        if score in ("relative", "influence") and direction is None:
             direction = self.solver().solve(query.gradient(self.head).unsqueeze(0)).value[0]
-            return which, self._products(direction)[which] / self.index.num_sentences
+        if score == "relative" and direction is not None:
+            return self._relative(direction, which, top)
+        if score == "influence" and direction is not None:
+            which, values = self._strong_products(direction, which, top)
+            return which, values / self.index.num_sentences
         if score == "cosine":
             gradient = query.gradient(self.head)
             return which, _quotient(self._products(gradient), self._norms * float(gradient.norm()))[which]
         return which, self._neighbours(query, score)[which]
+
+    def _strong_products(self, direction: Tensor, which: Tensor, top: int) -> tuple[Tensor, Tensor]:
+        """V . g_k for V (P,) and those of the candidates ``which`` that may be among the ``top`` of either side."""
+        size = float(direction.abs().max().clamp(min=1e-300))
+        everything = len(which) == len(self.candidates)
+        if self.candidates.kind == "token" and everything and len(self.passes) == 1 and can_scan(self.passes[0]):
+            which, values = (part.cpu().flatten() for part in strongest_tokens(self.passes[0], direction / size, top))
+            which, order = which.unique(return_inverse=True)  # a token may be among the strongest of both sides
+            return which, torch.zeros(len(which), dtype=torch.float64).scatter(0, order, values.double()) * size
+        if self.candidates.kind != "token" or len(which) <= max(NUM_LEADING, top) or not self.passes[0].has_loops:
+            return which, self._products(direction)[which]
+        leading = self._leading if everything else which[self._norms[which].topk(NUM_LEADING).indices]
+        first = self._scored(direction / size, leading.sort().values, 0.0)
+        floor = min(float(side.topk(min(top, len(side))).values[-1]) for side in (first, -first))
+        values = self._scored(direction / size, which, max(floor, 0.0))
+        kept = (values.abs() >= floor).nonzero().squeeze(1) if floor > 0 else torch.arange(len(values))
+        return which[kept], values[kept].double() * size
+
+    @cached_property
+    def _leading(self) -> Tensor:
+        """The tokens with the largest gradients."""
+        return self._norms.topk(min(NUM_LEADING, len(self._norms))).indices
+
+    def _scored(self, direction: Tensor, which: Tensor, floor: float) -> Tensor:
+        """V . g_t of tokens ``which``, in order of the data; 0 if it is below ``floor`` on either side."""
+        parts, start = list[Tensor](), 0
+        for one in self.passes:
+            count = len(one.shard.labels)
+            if len(which) == len(self.candidates):
+                parts.append(one.scores(direction, None, floor))
+            else:
+                inside = which[(which >= start) & (which < start + count)] - start
+                parts.append(one.scores(direction, inside, floor))
+            start += count
+        return torch.cat(parts)
 
     def _products(self, direction: Tensor) -> Tensor:
         """V . g_k of every candidate for V (P,), (K,)."""
         if self.candidates.kind == "token":
             size = float(direction.abs().max().clamp(min=1e-300))  # gradients of certain queries underflow in float32
             products = torch.cat([one.products((direction / size).unsqueeze(0))[0] for one in self.passes])
-            return products.double() * size
-        screen = Screen(self.head, self.index, self.candidates.segments)
-        return self.candidates.total(screen.products(direction.unsqueeze(0))[0])
+            return products.double().cpu() * size
+        return self.candidates.total(self._screen.products(direction.unsqueeze(0))[0])
+
+    @cached_property
+    def _screen(self) -> Screen:
+        return Screen(self.head, self.rows, self.candidates.segments, torch.float32)
+
+    @cached_property
+    def rows(self) -> RowParts:
+        """Features and labels of the training sentences, on the device of the passes."""
+        return RowParts(tuple(one.shard.rows() for one in self.passes))
 
     @cached_property
     def _norms(self) -> Tensor:
         if self.candidates.kind == "token":
-            return torch.cat([one.norms() for one in self.passes])
-        return gradient_norms(self.head, self.index, self.candidates)
+            return torch.cat([one.norms() for one in self.passes]).cpu()
+        return gradient_norms(self.head, self.rows, self.candidates)
 
     @cached_property
     def _exact(self) -> Tensor:
         """g_k^T K^-1 g_k of every candidate, (K,)."""
-        return self_influence(self.head, self.index, self.candidates, self.solver())
+        return self_influence(self.head, self.rows, self.candidates, self.solver())
 
     @cached_property
     def _rough(self) -> Tensor:
         """The same with Kronecker factors."""
-        return self_influence(self.head, self.index, self.candidates, self.kronecker())
+        return self_influence(self.head, self.rows, self.candidates, self.kronecker())
 
-    def _relative(self, query: Query, which: Tensor, top: int) -> tuple[Tensor, Tensor]:
-        solver = self.solver()
-        direction = solver.solve(query.gradient(self.head).unsqueeze(0)).value[0]
-        products = self._products(direction)
+    def _relative(self, direction: Tensor, which: Tensor, top: int) -> tuple[Tensor, Tensor]:
+        solver, products = self.solver(), self._products(direction)
         if len(self.candidates) * self._work(solver) <= MAX_WORK:
             return which, _quotient(products, self._exact.sqrt())[which]
         if len(which) * self._work(solver) > MAX_WORK:
             count = max(10 * top, SHORTLIST if isinstance(solver, Cholesky) else SHORTLIST_ITERATED)
             which = which[shortlist(_quotient(products, self._rough.sqrt())[which], count)]
-        exact = self_influence(self.head, self.index, self.candidates.select(which), solver)
+        exact = self_influence(self.head, self.rows, self.candidates.select(which), solver)
         return which, _quotient(products[which], exact.sqrt())
 
     def _work(self, solver: Solver) -> float:
@@ -129,7 +180,7 @@ class Scorer:
     def _neighbours(self, query: Query, score: Score) -> Tensor:
         """Products of mean features, (K,), or their cosines."""
         mean = query.features[query.start : query.stop].double().mean(0)  # (D,)
-        dots = torch.cat([one.feature_products(mean) for one in self.passes]).double()  # (N,)
+        dots = torch.cat([one.feature_products(mean) for one in self.passes]).double().cpu()  # (N,)
         if self.candidates.kind != "token":
             lengths = self.candidates.segments[:, 2] - self.candidates.segments[:, 1]
             sums = self.candidates.total(segment_sums(self.index, self.candidates, dots))
@@ -144,8 +195,8 @@ class Scorer:
     @cached_property
     def _feature_norms(self) -> Tensor:
         if self.candidates.kind == "token":
-            return torch.cat([one.feature_norms() for one in self.passes])
-        return feature_norms(self.index, self.candidates, self.head.dim)
+            return torch.cat([one.feature_norms() for one in self.passes]).cpu()
+        return feature_norms(self.rows, self.candidates, self.head.dim)
 
 
 def shortlist(values: Tensor, count: int) -> Tensor:

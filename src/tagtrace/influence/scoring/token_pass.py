@@ -9,31 +9,29 @@ f_t^T in W and y_{t-1} x e_t + e_t x y_{t+1} in A (start and end where there is 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from threading import Barrier
+from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from tagtrace.index import Shard
+from tagtrace.influence.scoring.gpu_scan import can_scan, token_scores
+from tagtrace.tagger.convex.products import bits, compiled_loops, project, uses_loops
+from tagtrace.tagger.convex.threads import share
 from tagtrace.tagger.head import Head
 
 CHUNK = 16_384
 """Number of tokens whose features are converted at once."""
-BLOCK = 1024
-"""The same for each thread of ``products``."""
-TILE_RESULTS, TILE_WORK = 1_200, 1_000_000
-"""Maximum results, and multiply-adds, of a product that OpenBLAS computes without copying its arguments."""
-MIN_TILE = 16
-"""Minimum number of tokens in a tile; below it, there are so many vectors that BLAS is faster on a whole block."""
+CELLS, DEVICE_CELLS = 2**21, 2**27
+"""Maximum number of values (tokens x labels x directions) in memory at once, on the CPU and on a GPU."""
+
+
+MAX_SCANS = 4
+"""Maximum number of directions that a GPU scans one by one."""
 
 
 class TokenPass:
-    """Computes with the tokens of one shard under ``head``; products are computed in ``dtype``."""
+    """Computes with the tokens of one shard under ``head``, on the shard's device; products are in ``dtype``."""
 
     head: Head
     shard: Shard
@@ -49,14 +47,14 @@ class TokenPass:
     def __init__(self, head: Head, shard: Shard, dtype: torch.dtype = torch.float32) -> None:
         self.head, self.shard, self.dtype = head, shard, dtype
         self.learned = {name for name, _ in head.named_parameters()}
-        ends = shard.lengths.cumsum(0)
-        position = torch.arange(len(shard.labels))
-        self.is_first = torch.zeros(len(position), dtype=torch.bool)
+        device = shard.features.device
+        ends = shard.lengths.cumsum(0).to(device)
+        self.is_first = torch.zeros(len(shard.labels), dtype=torch.bool, device=device)
         self.is_last = self.is_first.clone()
-        self.is_first[ends - shard.lengths] = True
+        self.is_first[ends - shard.lengths.to(device)] = True
         self.is_last[ends - 1] = True
-        self.previous = shard.labels.long().roll(1)  # y_{t-1}; not read where t is first
-        self.next = shard.labels.long().roll(-1)  # y_{t+1}; not read where t is last
+        labels = shard.labels.to(device).long()
+        self.previous, self.next = labels.roll(1), labels.roll(-1)  # y_{t-1} and y_{t+1}; not read at the ends
         self.before = self.previous.masked_fill(self.is_first, head.num_labels)  # (n,)
         self.after = self.next.masked_fill(self.is_last, head.num_labels)
 
@@ -66,24 +64,75 @@ class TokenPass:
 
         The errors of a token sum to 0, so only the differences of its logits to that of the first label matter.
         """
-        Q, C = len(directions), self.head.num_labels
-        parts = self.head.unflatten(directions)
-        weight = _above_first(parts["weight"][..., :-1].transpose(1, 2)).to(self.dtype)  # (Q, D, C - 1)
-        weight = weight.transpose(1, 2).flatten(0, 1).contiguous()  # (Q (C - 1), D)
-        into, out_of = (_above_first(part).to(self.dtype) for part in self._beside(parts))  # (Q, C + 1, C - 1)
-        found = torch.empty(Q, len(self.shard.labels), dtype=self.dtype)
+        if len(directions) == 1 and self.has_loops:
+            return self.scores(directions[0]).unsqueeze(0)
+        if len(directions) <= MAX_SCANS and can_scan(self):
+            return torch.stack([token_scores(self, one) for one in directions])
+        Q, C, n = len(directions), self.head.num_labels, len(self.shard.labels)
+        weight, into, out_of = self.tables(directions)  # (Q, C - 1, D), (Q, C + 1, C - 1) each
+        flat = weight.flatten(0, 1).contiguous()
+        found = torch.empty(Q, n, dtype=self.dtype, device=weight.device)
+        cells = DEVICE_CELLS if found.is_cuda else CELLS
+        size = max(cells // max(Q * (C - 1), 1), 1)
+        for start in range(0, n, size):
+            rows = slice(start, min(start + size, n))
+            moved = project(self.shard.features[rows], flat).view(-1 if C > 1 else rows.stop - start, Q, C - 1)
+            moved = moved.transpose(0, 1) + into[:, self.before[rows]] + out_of[:, self.after[rows]]  # (Q, n, C - 1)
+            found[:, rows] = (moved * self.shard.errors[rows, 1:].to(self.dtype)).sum(2)
+        return found
+
+    @torch.no_grad()
+    def scores(self, direction: Tensor, rows: Tensor | None = None, floor: float = 0.0) -> Tensor:
+        """V . g_t for one direction V (P,) and every token, or the tokens ``rows``, (n,), by compiled loops.
+
+        Tokens whose score is below ``floor`` on either side, by a bound from the norms of their features, may get 0.
+        """
+        loops, shard = compiled_loops(), self.shard
+        assert loops is not None
+        weight, into, out_of = (part[0].contiguous() for part in self.tables(direction.unsqueeze(0)))
+        sizes, edge_size = weight.norm(dim=1), float(into.abs().max() + out_of.abs().max()) if into.numel() else 0.0
+        places = torch.arange(len(shard.labels)) if rows is None else rows
+        norms = self._own_norms if floor > 0 else torch.zeros(len(shard.labels), dtype=self.dtype)
+        out = torch.empty(len(places), dtype=self.dtype)
+        errors = shard.errors.to(self.dtype)
+        tables = (weight, errors, self.before, self.after, into, out_of, norms, sizes)
+        x, which, found, parts = bits(shard.features), places.numpy(), out.numpy(), [part.numpy() for part in tables]
+        limit = out.new_tensor([floor]).numpy()[0]
 
         def fill(some: range) -> None:
-            buffer = torch.zeros(BLOCK, self.head.dim, dtype=self.dtype)
-            for start in some[:: 8 * BLOCK]:
-                rows = slice(start, min(start + 8 * BLOCK, some.stop))
-                logits = _thin_product(self.shard.features[rows], weight, buffer)  # (n, Q (C - 1))
-                moved = logits.view(len(logits), Q, C - 1).transpose(0, 1)  # (Q, n, C - 1)
-                moved = moved + into.index_select(1, self.before[rows]) + out_of.index_select(1, self.after[rows])
-                found[:, rows] = (moved * self.shard.errors[rows, 1:]).sum(2)
+            part = slice(some.start, some.stop)
+            loops.score_tokens(x, which[part], *parts, out.new_tensor([edge_size]).numpy()[0], limit, found[part])
 
-        _share(fill, found.shape[1])
-        return found
+        share(fill, len(places))
+        return out
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether ``scores`` can be used."""
+        return uses_loops(self.shard.features) and self.shard.errors.is_contiguous()
+
+    @cached_property
+    def small_before(self) -> Tensor:
+        """``before`` in few bytes, for the GPU."""
+        return self.before.to(torch.int16)
+
+    @cached_property
+    def small_after(self) -> Tensor:
+        """``after`` in few bytes."""
+        return self.after.to(torch.int16)
+
+    @cached_property
+    def _own_norms(self) -> Tensor:
+        """|F_t| a little too large, so that rounding cannot make a bound too small."""
+        return self.feature_norms() * 1.001
+
+    def tables(self, directions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits above the first label: by features (Q, C - 1, D), by the label before, by the label after."""
+        device = self.shard.features.device
+        parts = {name: part.to(device) for name, part in self.head.unflatten(directions).items()}
+        weight = _above_first(parts["weight"][..., :-1].transpose(1, 2)).transpose(1, 2).to(self.dtype)
+        into, out_of = (_above_first(part).to(self.dtype) for part in self._beside(parts))
+        return weight, into, out_of
 
     def _beside(self, parts: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """The contribution to a token's logits of the bias and the label before, and of the label after: (Q, C + 1, C).
@@ -109,7 +158,7 @@ class TokenPass:
             squares += self.is_first.double() + self.is_last.double()
         total = errors.square().sum(1) * squares
         if "transitions" in self.learned:
-            rows = torch.arange(len(errors))
+            rows = torch.arange(len(errors), device=errors.device)
             overlap = 2.0 * errors[rows, self.previous] * errors[rows, self.next]
             total += torch.where(both, overlap, 0.0)
         return total.clamp(min=0.0).sqrt()
@@ -117,7 +166,7 @@ class TokenPass:
     @torch.no_grad()
     def feature_products(self, vector: Tensor) -> Tensor:
         """v . F_t for v (D,) and every token, (n,)."""
-        vector = vector.to(self.dtype)
+        vector = vector.to(self.shard.features.device, self.dtype)
         return torch.cat([part.to(self.dtype) @ vector for part in self.shard.features.split(CHUNK)])
 
     @torch.no_grad()
@@ -129,49 +178,3 @@ class TokenPass:
 def _above_first(logits: Tensor) -> Tensor:
     """(..., C) to (..., C - 1): the other labels minus the first."""
     return logits[..., 1:] - logits[..., :1]
-
-
-def _thin_product(features: Tensor, vectors: Tensor, buffer: Tensor) -> Tensor:
-    """F V^T (n, K) for features F (n, D) and few vectors V (K, D), in the dtype of V and ``buffer`` (BLOCK, D).
-
-    One large product of this shape is slow: the features go through memory again once converted, and BLAS copies them
-    once more. Here a block is converted while it is in the cache, then multiplied in tiles that BLAS does not copy.
-    """
-    K, D = vectors.shape
-    if K == 0:
-        return vectors.new_zeros(len(features), 0)
-    tiles, turned = buffer.view(-1, _tile(K, D), D).numpy(), vectors.numpy().T
-    blocks = features.split(BLOCK)
-    found = np.empty((len(blocks), *tiles.shape[:2], K), tiles.dtype)
-    for block, results in zip(blocks, found, strict=True):
-        buffer[: len(block)].copy_(block)
-        np.matmul(tiles, turned, out=results)
-    return torch.from_numpy(found).view(-1, K)[: len(features)]
-
-
-def _tile(K: int, D: int) -> int:
-    """Number of tokens in a tile: a power of two."""
-    most = min(TILE_RESULTS // K, TILE_WORK // max(K * D, 1), BLOCK)
-    return 2 ** (most.bit_length() - 1) if most >= MIN_TILE else BLOCK
-
-
-def _share(work: Callable[[range], None], count: int) -> None:
-    """Split ``range(count)`` into one range for each of torch's threads and call ``work`` on each."""
-    num_threads = torch.get_num_threads()
-    size = BLOCK * max(-(-count // (BLOCK * num_threads)), 1)
-    ranges = [range(count)[start : start + size] for start in range(0, count, size)]
-    if len(ranges) < 2:
-        for some in ranges:
-            work(some)
-    else:
-        list(_workers(num_threads, os.getpid()).map(work, ranges))
-
-
-@cache
-def _workers(num_threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001
-    """Threads in which torch starts no further threads. A forked process needs its own."""
-    pool = ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,))
-    everyone = Barrier(num_threads)
-    list(pool.map(lambda _: everyone.wait(), range(num_threads)))  # all of them have started
-    torch.set_num_threads(num_threads)
-    return pool

@@ -29,9 +29,9 @@ from tagtrace.reproduce.shared.experiment import SeedResult
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.reproduce.shared.taggers import trained
 from tagtrace.tagger import Rows, Tagger, crf
+from tagtrace.tagger.convex.objective import Objective
+from tagtrace.tagger.convex.refit import RefitOptions, refit_head
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.objective import Objective
-from tagtrace.tagger.refit import RefitOptions, refit_head
 from tagtrace.tagger.rows import pad_rows
 
 PREDICTIONS = ("first order", "head retrained")
@@ -129,8 +129,8 @@ def remove_groups(
     """Predicted and actual changes of the queries' losses (Q,) for each group; ``moved`` is H^-1 g, (Q, P)."""
     report, l2, device = trainer.setting.report, index.manifest.fit.l2, trainer.setting.device
     whole, tagger = find_candidates(index, "sentence"), trainer.tagger("whole")
-    influence = Screen(index.head, index, whole.segments).influence(moved)  # (Q, B)
-    rows = index.rows(torch.float32).to(device)
+    influence = Screen(index.head, index.rows, whole.segments).influence(moved.cpu())  # (Q, B)
+    rows = index.rows.to(device)
     objective = Objective(deepcopy(index.head).to(device), rows, l2)
     retrainer = Retrainer(objective, rows, index.head.flat().to(device), solver)
     before = asked.losses(tagger, index.head)

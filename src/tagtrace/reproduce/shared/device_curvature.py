@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import torch
 from torch import Tensor
 
 from tagtrace.index import Index
-from tagtrace.influence import Candidates, find_candidates, self_influence
+from tagtrace.influence import Candidates, Explainer, find_candidates, self_influence
 from tagtrace.influence.curvature.choice import Curvature, make_solver
 from tagtrace.influence.curvature.solvers import Cholesky, Solver
-from tagtrace.tagger import Head, Rows
+from tagtrace.tagger import Head
+from tagtrace.tagger.rows import RowParts
 
 
 class DeviceCurvature:
@@ -23,17 +22,15 @@ class DeviceCurvature:
     index: Index
     device: torch.device
     head: Head
-    rows: Rows
+    rows: RowParts
     solver: Solver
     kronecker: Solver
 
     def __init__(self, index: Index, device: torch.device | None = None, curvature: Curvature = "auto") -> None:
         self.index, self.device = index, device or torch.device("cpu")
-        self.head = deepcopy(index.head).to(self.device)
-        self.rows = index.rows(torch.float32).to(self.device)
-        l2 = index.manifest.fit.l2
-        self.solver = make_solver(curvature, self.head, self.rows, l2)
-        self.kronecker = make_solver("kronecker", self.head, self.rows, l2)
+        explainer = Explainer(index, curvature, device=self.device)
+        self.head, self.rows, self.solver = explainer.head, explainer.rows, explainer.solver
+        self.kronecker = make_solver("kronecker", explainer.objective, explainer.head)
 
     @property
     def is_exact(self) -> bool:

@@ -74,7 +74,7 @@ def simple_scores(index: Index) -> dict[str, Tensor]:
     candidates, believed = find_candidates(index, "document"), in_sample(index)
     found = {
         "instance loss": candidates.total(believed.joint_losses),
-        "instance gradient": gradient_norms(index.head, index, candidates),
+        "instance gradient": gradient_norms(index.head, index.rows, candidates),
     }
     for name, scorer in TOKEN_SCORES.items():
         _add_tokens(found, index, name, token_scores(scorer, index, believed))
@@ -91,9 +91,9 @@ def instance_influences(index: Index, trusted: Trusted, documents: Tensor) -> di
     gradients = document_gradients(index, trusted, documents)  # (d, P)
     units = gradients / gradients.norm(dim=1, keepdim=True).clamp(min=1e-300)
     directions = -torch.stack([gradients.mean(0) / index.num_sentences, units.mean(0)])  # (2, P)
-    products = Screen(index.head, index, candidates.segments).products(directions)  # (2, sentences)
+    products = Screen(index.head, index.rows, candidates.segments).products(directions)  # (2, sentences)
     raw, turned = candidates.total(products.T).T
-    norms = gradient_norms(index.head, index, candidates)
+    norms = gradient_norms(index.head, index.rows, candidates)
     return {"identity": raw, "cosine": torch.where(norms > 0, turned / norms.clamp(min=1e-300), 0.0)}
 
 

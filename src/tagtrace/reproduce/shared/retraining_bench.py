@@ -17,8 +17,9 @@ from tagtrace.influence import Edit, Query, Refiner, Retrainer, Screen
 from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.tagger import Tagger
+from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.objective import Objective
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.objective import Objective
 from tagtrace.tagger.rows import Rows
 
 REFINED = {"sentence_exact": 0, "refine_once": 1, "refine": 2}
@@ -66,10 +67,10 @@ class Bench:
         self.segments = training_segments(train, kind)
         objective = Objective(self.head, self.rows, L2)
         start = time.monotonic()
-        self.solver = Cholesky(Hessian(objective.hessian(self.head.flat())))
-        inverse = self.solver.inverse
+        self.solver = Cholesky(Hessian(HessianProduct(objective, self.head.flat())))
         self.refiners = {
-            name: Refiner(self.head, self.rows, inverse, objective, num_passes) for name, num_passes in refined.items()
+            name: Refiner(self.head, self.rows, self.solver, objective, num_passes)
+            for name, num_passes in refined.items()
         }
         self.factor_seconds = time.monotonic() - start
         self.retrainer = Retrainer(objective, self.rows, self.head.flat(), self.solver)

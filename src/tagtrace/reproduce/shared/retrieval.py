@@ -115,7 +115,7 @@ class Retriever:
             directions = curved.solve(directions)
         directions = _scaled(directions.to(self.device))
         head = curved.head if curved else deepcopy(self.index.head).to(self.device)
-        source = curved.rows if curved else self.index.rows().to(self.device)
+        source = curved.rows if curved else self.index.rows.to(self.device)
         best = {name: _Best() for name in ((CURVATURE, RELATIVE) if curved else (IDENTITY, COSINE))}
         if curved and not curved.is_exact:
             del best[RELATIVE]

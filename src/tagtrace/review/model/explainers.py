@@ -1,9 +1,9 @@
-"""Explainers of one index, one per curvature. They share the rows of the index; each answers one query at a time."""
+"""Explainers of one index, one per curvature; each answers one query at a time."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -13,8 +13,7 @@ from tagtrace._progress import Progress
 from tagtrace.index import Index
 from tagtrace.influence import Explainer, Score, SegmentKind
 from tagtrace.influence.curvature.choice import Curvature
-from tagtrace.tagger import Rows
-from tagtrace.tagger.objective import Evaluation, Objective
+from tagtrace.tagger.convex.objective import Evaluation, Objective
 
 CURVED: tuple[Score, ...] = ("influence", "relative")
 """Scores that use a curvature."""
@@ -35,17 +34,12 @@ class CountedObjective(Objective):
 
 
 class SharedExplainer(Explainer):
-    """An explainer that shares its rows with others, and whose retraining reports its progress."""
+    """An explainer whose retraining reports its progress."""
 
-    def __init__(self, index: Index, curvature: Curvature, rows: Callable[[], Rows]) -> None:
-        super().__init__(index, curvature)
-        self._shared_rows = rows
+    def __init__(self, index: Index, curvature: Curvature, device: str | torch.device = "cpu") -> None:
+        super().__init__(index, curvature, device=device)
         self._watcher: Progress | None = None
         self._num_evaluations = 0
-
-    @cached_property
-    def rows(self) -> Rows:
-        return self._shared_rows()
 
     @cached_property
     def objective(self) -> Objective:
@@ -70,20 +64,11 @@ class SharedExplainer(Explainer):
 class Explainers:
     """The explainers by curvature. One thread at a time uses an explainer; other curvatures can be used meanwhile."""
 
-    def __init__(self, index: Index) -> None:
-        self.index = index
+    def __init__(self, index: Index, device: str | torch.device = "cpu") -> None:
+        self.index, self.device = index, device
         self._lock = threading.Lock()
-        self._rows_lock = threading.Lock()
         self._found: dict[str, tuple[SharedExplainer, threading.Lock]] = {}
         self._ready: set[tuple[str, str]] = set()
-
-    def _rows(self) -> Rows:
-        with self._rows_lock:
-            return self._float_rows
-
-    @cached_property
-    def _float_rows(self) -> Rows:
-        return self.index.rows(torch.float32)
 
     def is_ready(self, curvature: Curvature, score: Score, kind: SegmentKind) -> bool:
         """Whether an explanation can be computed at once, because the curvature is ready."""
@@ -113,7 +98,7 @@ class Explainers:
         with self._lock:
             key = f"{curvature} edits" if edits else curvature
             if key not in self._found:
-                self._found[key] = SharedExplainer(self.index, curvature, self._rows), threading.Lock()
+                self._found[key] = SharedExplainer(self.index, curvature, self.device), threading.Lock()
             explainer, lock = self._found[key]
         with lock, explainer.watched(watcher):
             yield explainer

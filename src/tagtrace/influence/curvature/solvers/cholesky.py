@@ -49,6 +49,11 @@ class Cholesky(Solver):
         solver.operator, solver.inverse, solver.probes = None, inverse, probes
         return solver
 
+    def to(self, device: torch.device) -> Cholesky:
+        """The same on a device."""
+        probes = Probes(self.probes.vectors.to(device), self.probes.products.to(device))
+        return Cholesky.of_inverse(self.inverse.to(device), probes)
+
     @torch.no_grad()
     def try_solve(self, right: Tensor) -> Solution:
         right = right.to(self.inverse)

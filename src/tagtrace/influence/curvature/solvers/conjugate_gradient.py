@@ -1,19 +1,21 @@
-"""Preconditioned conjugate gradients, many right-hand sides at once.
+"""Preconditioned block conjugate gradients, many right-hand sides at once (``tagger.convex.block_cg``).
 
-Each right-hand side has its own recurrence. They share the operator's passes over the data, which take most of the
-time. A right-hand side that has converged is not updated further.
+The steps use the operator's fast products. The residual that is reported, and solved for again until it is small
+enough, is that of its exact ones.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
 from tagtrace.influence.curvature.operators import Operator
-from tagtrace.influence.curvature.solvers.solution import Solution, Solver, relative_residual
+from tagtrace.influence.curvature.solvers.solution import Solution, Solver
+from tagtrace.tagger.convex.block_cg import LinearMap, block_cg, solve_refined
+
+ROUGH = 1e-2
+"""Relative residual of ``approximate``."""
 
 
 class ConjugateGradient(Solver):
@@ -21,7 +23,7 @@ class ConjugateGradient(Solver):
 
     operator: Operator | None
     system: Operator
-    precondition: Callable[[Tensor], Tensor]
+    precondition: LinearMap
     tolerance: float
     max_steps: int
 
@@ -30,7 +32,7 @@ class ConjugateGradient(Solver):
     def __init__(
         self,
         operator: Operator,
-        precondition: Callable[[Tensor], Tensor] | None = None,
+        precondition: LinearMap | None = None,
         tolerance: float = 1e-8,
         max_steps: int = 500,
     ) -> None:
@@ -40,26 +42,12 @@ class ConjugateGradient(Solver):
         self.precondition = precondition or torch.Tensor.clone
         self.tolerance, self.max_steps = tolerance, max_steps
 
-    @torch.no_grad()
+    def approximate(self, right: Tensor) -> Tensor:
+        right = right.double().to(self.system.device)
+        return block_cg(self.system.fast, self.precondition, right, ROUGH, self.max_steps).value
+
     def try_solve(self, right: Tensor) -> Solution:
-        right = right.double()
-        value, residual = torch.zeros_like(right), right.clone()  # (Q, P)
-        z = self.precondition(residual)
-        direction, energy = z, (residual * z).sum(1)  # (Q, P), (Q,)
-        goal = self.tolerance * right.norm(dim=1)  # (Q,)
-        num_steps = 0
-        live = (residual.norm(dim=1) > goal).nonzero().squeeze(1)
-        while len(live) and num_steps < self.max_steps:
-            product = self.system(direction[live])
-            rate = (energy[live] / (direction[live] * product).sum(1)).unsqueeze(1)
-            value[live] += rate * direction[live]
-            residual[live] -= rate * product
-            z = self.precondition(residual[live])
-            renewed = (residual[live] * z).sum(1)
-            direction[live] = z + (renewed / energy[live]).unsqueeze(1) * direction[live]
-            energy[live] = renewed
-            num_steps += 1
-            live = live[residual[live].norm(dim=1) > goal[live]]
-        true_residual = relative_residual(self.system, value, right)
-        has_converged = bool((true_residual <= 2 * self.tolerance).all())
-        return Solution(value, true_residual, num_steps, "converged" if has_converged else "not converged")
+        right = right.double().to(self.system.device)
+        found = solve_refined(self.system, self.system.fast, self.precondition, right, self.tolerance, self.max_steps)
+        has_converged = bool((found.residual <= 2 * self.tolerance).all())
+        return Solution(found.value, found.residual, found.num_steps, "converged" if has_converged else "not converged")

@@ -43,6 +43,10 @@ class Solver(ABC):
     def try_solve(self, right: Tensor) -> Solution:
         """The best solution found for right-hand sides (Q, P), whatever its status."""
 
+    def approximate(self, right: Tensor) -> Tensor:
+        """K^-1 b to a percent or better, for iterations that correct it, (Q, P)."""
+        return self.try_solve(right).value
+
     def solve(self, right: Tensor) -> Solution:
         """As ``try_solve``, but raises SolveError if the solve failed."""
         solution = self.try_solve(right)

@@ -4,8 +4,9 @@ Minimises J(theta) of ``objective`` in float64 to max |gradient| <= tolerance. `
 *sum* of losses (lambda = l2 / N), so it needs no change when the data grows. The theory of influence
 functions is exact only at this optimum.
 
-Method: Newton steps, each solved by preconditioned conjugate gradients on exact Hessian products. Unlike L-BFGS, whose
-line search compares objective values, this reaches gradients of 1e-12.
+Method: Newton steps, each solved by preconditioned conjugate gradients on Hessian products in float32, which leave out
+tokens whose labels are certain; gradients are exact, in float64. Unlike L-BFGS, whose line search compares objective
+values, this reaches gradients of 1e-12.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from tagtrace._checks import OptionError, TrainingError
 from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
+from tagtrace.tagger.convex.block_cg import block_cg
+from tagtrace.tagger.convex.hessian_product import UNCERTAIN, HessianProduct
+from tagtrace.tagger.convex.objective import Evaluation, Objective
+from tagtrace.tagger.convex.preconditioner import Balanced, balanced_kronecker
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.objective import Evaluation, HessianProduct, Objective
-from tagtrace.tagger.preconditioner import TokenPreconditioner
-from tagtrace.tagger.rows import Rows
+from tagtrace.tagger.rows import RowParts, Rows
 from tagtrace.tagger.tagger import Tagger
 
 
@@ -64,7 +67,10 @@ RefitProgress = Callable[[int, float, float], None]
 
 
 def refit_head(
-    head: Head, rows: Rows, options: RefitOptions | None = None, progress: RefitProgress | None = None
+    head: Head,
+    rows: Rows | RowParts,
+    options: RefitOptions | None = None,
+    progress: RefitProgress | None = None,
 ) -> Refitted:
     """The head at the optimum of J on ``rows``, starting from ``head``, which is not changed.
 
@@ -121,20 +127,27 @@ class _Newton:
 
     def __init__(self, objective: Objective, tolerance: float) -> None:
         self.objective, self.tolerance = objective, tolerance
-        self.precondition: TokenPreconditioner | None = None
+        self.precondition: Balanced | None = None
 
     def step(self, now: Evaluation) -> Evaluation:
-        hessian = self.objective.hessian(now)
+        is_cuda = now.theta.is_cuda  # where exact products are fast
+        product = (
+            HessianProduct(self.objective, now)
+            if is_cuda
+            else HessianProduct(self.objective, now, torch.float32, UNCERTAIN)
+        )
         if self.precondition is None:
-            chunks, runs = self.objective.chunks, hessian.runs
-            self.precondition = TokenPreconditioner(hessian.head, chunks, runs, self.objective.l2)
+            self.precondition = balanced_kronecker(product)
         norm = float(now.gradient.norm())
         # Solve loosely while far from the optimum, tightly near it; never below what the tolerance needs.
-        accuracy = max(min(0.1, norm**0.5) * norm, 0.1 * self.tolerance)
-        step, num_products = _conjugate_gradients(hessian, -now.gradient, self.precondition, accuracy)
-        if num_products > SLOW:
+        accuracy = max(min(0.1, norm**0.5), 0.1 * self.tolerance / norm)
+        found = block_cg(product, self.precondition, -now.gradient.unsqueeze(0), accuracy)
+        if found.num_steps > SLOW:
             self.precondition = None
-        return self._backtrack(now, step)
+        if float(found.residual.max()) > 0.5:  # float32 is too coarse for these features
+            product = HessianProduct(self.objective, now)
+            found = block_cg(product, balanced_kronecker(product), -now.gradient.unsqueeze(0), accuracy)
+        return self._backtrack(now, found.value[0])
 
     def _backtrack(self, now: Evaluation, step: Tensor) -> Evaluation:
         """The first point on the way to now + step that lowers the objective enough."""
@@ -148,29 +161,3 @@ class _Newton:
             f"refit cannot lower the objective at max |gradient| {now.max_gradient:.1e}; "
             "raise the tolerance or l2, or scale the features"
         )
-
-
-def _conjugate_gradients(
-    hessian: HessianProduct,
-    right: Tensor,
-    precondition: TokenPreconditioner,
-    accuracy: float,
-    max_steps: int = 1000,
-) -> tuple[Tensor, int]:
-    """x with |H x - right| <= accuracy, or the best after ``max_steps`` (a descent direction), and the steps taken."""
-    solution, num_steps = torch.zeros_like(right), 0
-    residual = right.clone()
-    direction = z = precondition(residual)
-    energy = residual @ z
-    while num_steps < max_steps:
-        product = hessian(direction)
-        rate = energy / (direction @ product)
-        solution = solution + rate * direction
-        residual = residual - rate * product
-        num_steps += 1
-        if float(residual.norm()) <= accuracy:
-            break
-        z = precondition(residual)
-        energy, before = residual @ z, energy
-        direction = z + (energy / before) * direction
-    return solution, num_steps

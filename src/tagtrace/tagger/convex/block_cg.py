@@ -1,0 +1,112 @@
+"""Block conjugate gradients: many right-hand sides that share their search directions.
+
+All right-hand sides are minimised over the span of all directions so far (O'Leary 1980), so that with many of them far
+fewer products are needed than one by one. The directions of a step are orthonormalised first, which keeps the small
+systems well conditioned even if right-hand sides depend on each other (Dubrulle 2001).
+
+Products may be approximate, in float32 and without tokens whose labels are certain: ``solve_refined`` computes the true
+residual by exact products and solves for it again, until it is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+LinearMap = Callable[[Tensor], Tensor]
+"""(Q, P) -> (Q, P): a symmetric positive definite matrix times each row."""
+
+PATIENCE = 8
+"""Number of steps without progress after which rounding is assumed to be the limit."""
+MAX_ROUNDS = 8
+"""Maximum number of times that a residual is solved for again."""
+LOOSE = 1e-3
+"""Smallest share of a residual that approximate products can be relied on for."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """x (Q, P) for K x = b, the residuals |K x - b| / |b| (Q,), and the number of steps."""
+
+    value: Tensor
+    residual: Tensor
+    num_steps: int
+
+
+@torch.no_grad()
+def block_cg(
+    product: LinearMap, precondition: LinearMap, right: Tensor, tolerance: float, max_steps: int = 500
+) -> Solved:
+    """x (Q, P) with |K x - b| <= tolerance |b| for each row b, or as near as rounding or ``max_steps`` allow."""
+    value, residual = torch.zeros_like(right), right.clone()  # (Q, P)
+    size = right.norm(dim=1).clamp(min=1e-300)
+    relative = residual.norm(dim=1) / size
+    live = (relative > tolerance).nonzero().squeeze(1)
+    direction, best, waited, num_steps = precondition(residual[live]), float("inf"), 0, 0
+    while len(live) and num_steps < max_steps and waited < PATIENCE:
+        direction = torch.linalg.qr(direction.T)[0].T.contiguous()  # (L, P)
+        image = product(direction)
+        factor = _factor(direction @ image.T)
+        if factor is None:  # rounding has made the products indefinite
+            break
+        rate = torch.cholesky_solve(direction @ residual[live].T, factor).T  # (live, L)
+        value[live] += rate @ direction
+        residual[live] -= rate @ image
+        num_steps += 1
+        relative[live] = residual[live].norm(dim=1) / size[live]
+        worst = float(relative.max())
+        best, waited = (worst, 0) if worst < 0.9 * best else (best, waited + 1)
+        live = live[relative[live] > tolerance]
+        if len(live):
+            ahead = precondition(residual[live])
+            direction = ahead - torch.cholesky_solve(image @ ahead.T, factor).T @ direction
+    return Solved(value, relative, num_steps)
+
+
+@torch.no_grad()
+def solve_refined(
+    exact: LinearMap,
+    fast: LinearMap,
+    precondition: LinearMap,
+    right: Tensor,
+    tolerance: float,
+    max_steps: int = 500,
+) -> Solved:
+    """The same by ``fast`` products, with the residual computed by ``exact`` ones, which take over if ``fast`` fail."""
+    value, residual, num_steps = torch.zeros_like(right), right, 0
+    size = right.norm(dim=1).clamp(min=1e-300)
+    relative = right.norm(dim=1) / size  # 1, or 0
+    for _ in range(MAX_ROUNDS):
+        live = (relative > tolerance).nonzero().squeeze(1)
+        if len(live) == 0 or num_steps >= max_steps:
+            break
+        goal = max(0.5 * tolerance / float(relative.max()), LOOSE)
+        found = block_cg(fast, precondition, residual[live], goal, max_steps - num_steps)
+        num_steps += found.num_steps
+        tried = value[live] + found.value
+        left = right[live] - exact(tried)
+        better = left.norm(dim=1) / size[live] < relative[live]
+        if not bool(better.any()):
+            if fast is exact:
+                break
+            fast = exact
+            continue
+        chosen = live[better]
+        residual = residual.clone()
+        value[chosen], residual[chosen] = tried[better], left[better]
+        relative = residual.norm(dim=1) / size
+    return Solved(value, relative, num_steps)
+
+
+def _factor(gram: Tensor) -> Tensor | None:
+    """The Cholesky factor of a (L, L) system, with a little more on its diagonal if needed; None if that fails."""
+    gram = 0.5 * (gram + gram.T)
+    largest = float(gram.diagonal().max())
+    for more in (0.0, 1e-14, 1e-11, 1e-8):
+        factor, failed = torch.linalg.cholesky_ex(gram + more * largest * torch.eye(len(gram)).to(gram))
+        if int(failed) == 0:
+            return factor
+    return None

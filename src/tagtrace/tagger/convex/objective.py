@@ -1,0 +1,141 @@
+"""The convex training objective of a head on frozen features, with its exact derivatives.
+
+    J(theta) = (1/N) sum_i L(z_i, theta) + (lambda/2) |theta|^2,   lambda = l2 / N
+
+over theta = (W, A[, start, end]), N sentences, in float64. With node marginals p_t, edge marginals q_t and f_t = (F_t,
+1), the gradient is (1/N) sum (p_t - onehot(y_t)) f_t^T for W and (1/N) sum (q_t - onehot) for A, plus lambda theta. The
+Hessian product (``hessian_product``) differentiates the marginals along a direction; it does not depend on labels.
+
+A constant added to all logits of a token changes nothing, and a token's errors sum to zero, so only the C - 1
+differences to the first label are computed. Features are read in their stored dtype, a chunk at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import TrainingError
+from tagtrace.tagger.convex.chains import Chain, make_chain
+from tagtrace.tagger.convex.products import gather, project, uses_loops
+from tagtrace.tagger.head import Head
+from tagtrace.tagger.rows import RowParts, Rows
+
+CHUNK, DEVICE_CHUNK = 2**13, 2**15
+"""Maximum number of tokens in a chunk (or one longer sentence), on the CPU and on a GPU: its sentences are padded."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """J and its gradient (P,) at theta, with the marginals they came from, one chain for each chunk."""
+
+    theta: Tensor
+    value: float
+    gradient: Tensor
+    chains: list[Chain]
+    emissions: list[Tensor]
+    """(n, C) of each chunk, minus those of the first label."""
+
+    @property
+    def max_gradient(self) -> float:
+        return float(self.gradient.abs().max())
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether a Hessian product can be computed here: no two scores of a token differ by hundreds."""
+        return all(chain.is_scaled for chain in self.chains)
+
+
+class Objective:
+    """J for a head shaped like ``head`` on ``rows``; theta is an argument.
+
+    ``head`` is not changed. Lengths stay on the CPU, everything else is on the device of the features.
+    """
+
+    head: Head
+    device: torch.device
+    num_sentences: int
+    l2: float
+    chunks: list[Rows]
+    counts: dict[str, Tensor]
+
+    def __init__(self, head: Head, rows: Rows | RowParts, l2: float) -> None:
+        parts = (rows,) if isinstance(rows, Rows) else rows.parts
+        self.device = parts[0].features.device
+        self.head = deepcopy(head).double().to(self.device)
+        self.num_sentences = sum(len(part.lengths) for part in parts)
+        self.l2 = l2 / self.num_sentences  # lambda
+        in_order = [part if uses_loops(part.features) else part.sorted_by_length() for part in parts]
+        size = DEVICE_CHUNK if self.device.type == "cuda" else CHUNK
+        self.chunks = [_long(chunk) for part in in_order for chunk in part.chunks(size)]
+        if not all(bool(chunk.features.isfinite().all()) for chunk in self.chunks):
+            raise TrainingError("the features contain NaN or infinite values; check the encoder")
+        self.counts = _count_labels(self.chunks, self.head)
+
+    @torch.no_grad()
+    def evaluate(self, theta: Tensor) -> Evaluation:
+        """J(theta) and its gradient."""
+        self.head.set_flat(theta)
+        gradient = {name: torch.zeros_like(part) for name, part in self.head.unflatten(theta).items()}
+        total, chains, emissions = 0.0, list[Chain](), list[Tensor]()
+        for chunk in self.chunks:
+            emissions.append(logits(chunk.features, self.head.weight.detach()))
+            chains.append(make_chain(self.head, emissions[-1], chunk.lengths))
+            errors, labels = chains[-1].nodes.clone(), chunk.labels.unsqueeze(1)  # (n, C), (n, 1)
+            total += float(chains[-1].log_z.sum() - emissions[-1].gather(1, labels).sum())
+            errors.scatter_add_(1, labels, errors.new_full((1, 1), -1.0).expand(len(labels), 1))
+            gradient["weight"] += back(chunk.features, errors)
+            add_edges(gradient, chains[-1])
+        for name in gradient.keys() & self.counts.keys():
+            gradient[name] -= self.counts[name]
+            total -= float((self.head.get_parameter(name) * self.counts[name]).sum())
+        flat = torch.cat([part.flatten() for part in gradient.values()]) / self.num_sentences + self.l2 * theta
+        value = total / self.num_sentences + 0.5 * self.l2 * float(theta.square().sum())
+        return Evaluation(theta, value, flat, chains, emissions)
+
+
+def logits(features: Tensor, weight: Tensor, rows: Tensor | None = None) -> Tensor:
+    """W (F, 1) minus that of the first label, (n, C), for W (C, D + 1); of all tokens or of ``rows`` (n,)."""
+    others = weight[1:] - weight[:1]  # (C - 1, D + 1)
+    found = project(features, others[:, :-1], rows).add_(others[:, -1])
+    return torch.cat([found.new_zeros(len(found), 1), found], 1)
+
+
+def back(features: Tensor, errors: Tensor, rows: Tensor | None = None) -> Tensor:
+    """sum_t e_t (F_t, 1)^T, (C, D + 1), for errors (n, C) that sum to zero over labels."""
+    others = errors[:, 1:]
+    found = torch.cat([gather(features, others, rows), others.sum(0).unsqueeze(1)], 1)
+    return torch.cat([-found.sum(0, keepdim=True), found])
+
+
+def add_edges(gradient: dict[str, Tensor], chain: Chain) -> None:
+    """Add the expected transitions, first and last labels to the parts of ``gradient`` that the head learns."""
+    if "transitions" in gradient:
+        gradient["transitions"] += chain.edge_sum()
+    if "start" in gradient:
+        gradient["start"] += chain.nodes[chain.first_rows.to(chain.nodes.device)].sum(0)
+        gradient["end"] += chain.nodes[chain.last_rows.to(chain.nodes.device)].sum(0)
+
+
+def _count_labels(chunks: Sequence[Rows], head: Head) -> dict[str, Tensor]:
+    """How often each transition, first and last label occurs: (C, C), (C,), (C,), of those that the head learns."""
+    C = head.num_labels
+    found = {name: torch.zeros_like(part) for name, part in head.unflatten(head.flat()).items() if name != "weight"}
+    for chunk in chunks:
+        last = (chunk.lengths.cumsum(0) - 1).to(chunk.labels.device)
+        first = last - chunk.lengths.to(last.device) + 1
+        follows = torch.ones_like(chunk.labels, dtype=torch.bool)
+        follows[first] = False
+        pairs = (chunk.labels.roll(1) * C + chunk.labels)[follows]
+        for name, labels in (("transitions", pairs), ("start", chunk.labels[first]), ("end", chunk.labels[last])):
+            if name in found:
+                found[name] += labels.bincount(minlength=found[name].numel()).view_as(found[name])
+    return found
+
+
+def _long(chunk: Rows) -> Rows:
+    return Rows(chunk.features, chunk.labels.long(), chunk.lengths)

@@ -1,0 +1,102 @@
+"""Products with stored features F (N, D) of any dtype: logits F W^T, and sums V^T F, a block of tokens at a time.
+
+With few vectors and numba, compiled loops convert features as they read them; otherwise a block is converted and
+multiplied by BLAS, or on the features' own device. Features are never all in memory in another dtype.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tagtrace.tagger.convex.threads import share
+
+MAX_THIN = 24
+"""Maximum number of vectors for which compiled loops are faster than BLAS."""
+BLOCK, DEVICE_BLOCK = 4096, 2**18
+"""Number of tokens that are converted at once, on the CPU and on a GPU."""
+_BITS = {torch.float16: torch.uint16, torch.bfloat16: torch.int16}
+
+
+USE_LOOPS = True
+"""False: torch computes everything, as if numba were not installed."""
+
+
+def compiled_loops() -> ModuleType | None:
+    """The module ``compiled``; None if numba is not installed."""
+    return _import_loops() if USE_LOOPS else None
+
+
+@cache
+def _import_loops() -> ModuleType | None:
+    try:
+        from tagtrace.tagger.convex import compiled  # noqa: PLC0415
+    except ImportError:
+        return None
+    return compiled
+
+
+def uses_loops(features: Tensor) -> bool:
+    """Whether compiled loops can read these features."""
+    return features.device.type == "cpu" and features.is_contiguous() and compiled_loops() is not None
+
+
+def bits(features: Tensor) -> np.ndarray:
+    """Features as compiled loops read them, without a copy."""
+    return features.view(_BITS.get(features.dtype, features.dtype)).numpy()
+
+
+@torch.no_grad()
+def project(features: Tensor, weights: Tensor, rows: Tensor | None = None) -> Tensor:
+    """F W^T (n, K) in the dtype of W (K, D), for all tokens or the ``rows`` (n,)."""
+    loops, count = compiled_loops(), len(features) if rows is None else len(rows)
+    out = weights.new_empty(count, len(weights))
+    if loops is not None and uses_loops(features) and len(weights) <= MAX_THIN:
+        table, found, places = weights.contiguous().numpy(), out.numpy(), _places(rows, count)
+        x = bits(features)
+        share(lambda some: loops.project(x, places[_slice(some)], table, found[_slice(some)]), count)
+        return out
+    for some in _blocks(features, count):
+        torch.mm(_converted(features, rows, some, weights.dtype), weights.T, out=out[some])
+    return out
+
+
+@torch.no_grad()
+def gather(features: Tensor, values: Tensor, rows: Tensor | None = None) -> Tensor:
+    """V^T F (K, D) in the dtype of V (n, K), for all tokens or the ``rows`` (n,)."""
+    loops, (count, K), D = compiled_loops(), values.shape, features.shape[1]
+    if loops is not None and uses_loops(features) and K <= MAX_THIN:
+        x, v, places = bits(features), values.contiguous().numpy(), _places(rows, count)
+
+        def add(some: range) -> Tensor:
+            out = values.new_zeros(K, D)
+            loops.gather(x, places[_slice(some)], v[_slice(some)], out.numpy())
+            return out
+
+        parts = share(add, count, 4)
+        return torch.stack(parts).sum(0) if parts else values.new_zeros(K, D)
+    out = values.new_zeros(K, D)
+    for some in _blocks(features, count):
+        out.addmm_(values[some].T, _converted(features, rows, some, values.dtype))
+    return out
+
+
+def _converted(features: Tensor, rows: Tensor | None, some: slice, dtype: torch.dtype) -> Tensor:
+    return (features[some] if rows is None else features[rows[some].to(features.device)]).to(dtype)
+
+
+def _blocks(features: Tensor, count: int) -> list[slice]:
+    size = DEVICE_BLOCK if features.is_cuda else BLOCK
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def _places(rows: Tensor | None, count: int) -> np.ndarray:
+    return np.arange(count) if rows is None else rows.numpy()
+
+
+def _slice(some: range) -> slice:
+    return slice(some.start, some.stop)

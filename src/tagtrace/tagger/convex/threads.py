@@ -1,0 +1,34 @@
+"""Work shared by threads, for compiled loops and small products that release Python's lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from threading import Barrier
+from typing import TypeVar
+
+import torch
+
+_Result = TypeVar("_Result")
+
+
+def share(work: Callable[[range], _Result], count: int, step: int = 1) -> list[_Result]:
+    """Split ``range(count)`` into a range for each of torch's threads, in multiples of ``step``, and call ``work``."""
+    num_threads = torch.get_num_threads()
+    size = step * max(-(-count // (step * num_threads)), 1)
+    ranges = [range(count)[start : start + size] for start in range(0, count, size)]
+    if len(ranges) < 2:
+        return [work(some) for some in ranges]
+    return list(_workers(num_threads, os.getpid()).map(work, ranges))
+
+
+@cache
+def _workers(num_threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """Threads in which torch starts no further threads. A forked process needs its own."""
+    pool = ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,))
+    everyone = Barrier(num_threads)
+    list(pool.map(lambda _: everyone.wait(), range(num_threads)))  # all of them have started
+    torch.set_num_threads(num_threads)
+    return pool
