@@ -124,6 +124,7 @@ def train_tagger(
         kept = None if checkpoint is None else Checkpoint(checkpoint, owner)
         run = _Run(tagger, examples, held_out, options, kept)
         run.resume()
+        tagger.train()
         while run.step < run.num_steps:
             run.advance(progress)
         return run.finish()
@@ -196,7 +197,6 @@ class _Run:
 
     def _update(self, batch: Sequence[Example]) -> float:
         torch.manual_seed(_mix(self.options.seed, self.step + 2**20))
-        self.tagger.train()
         rate = _rate(self.options.schedule, self.step, self.num_steps)
         for group in self.optimiser.param_groups:
             group["lr"] = group["base"] * rate
