@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -72,6 +73,23 @@ def test_what_does_not_need_torch_does_not_import_it(data: Path, arguments: list
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, *arguments], cwd=data, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("own", "used"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_wait_without_spinning_unless_the_user_says_otherwise(own: str | None, used: str) -> None:
+    """OpenMP reads the variable once, when torch is imported."""
+    code = (
+        "import builtins, os, sys; from tagtrace.cli import main; load = builtins.__import__\n"
+        "def watch(name, *rest):\n"
+        "    if name == 'torch': sys.exit(os.environ['OMP_WAIT_POLICY'])\n"
+        "    return load(name, *rest)\n"
+        "builtins.__import__ = watch; main(['predict', 'nothing', 'nothing'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    if own is not None:
+        environment["OMP_WAIT_POLICY"] = own
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert found.stderr.strip() == used
 
 
 def test_the_overview_has_one_line_for_each_command() -> None:

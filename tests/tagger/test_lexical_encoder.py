@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,26 @@ def test_gradients_reach_every_weight() -> None:
     encoder = new_encoder().train()
     encoder([encoder.prepare(sentence("Varn", "beat", "Ostrel", "in", "Oslo"))]).square().sum().backward()
     assert all(parameter.grad is not None and bool(parameter.grad.any()) for parameter in encoder.parameters())
+
+
+def test_a_narrowed_table_encodes_the_same_and_is_written_back() -> None:
+    encoder = new_encoder()
+    text, other = sentence("Varn", "beat", "Ostrel"), sentence("Bergen")
+    prepared, before, elsewhere = encoder.prepare(text), encode(encoder, text), encode(encoder, other)
+    used = sorted({i for ids, _ in prepared for i in ids})
+    table = encoder.table.weight.detach().clone()
+    with suppress(KeyboardInterrupt), encoder.narrowed([prepared]):
+        assert len(encoder.table.weight) == len(used) < OPTIONS.buckets
+        assert torch.equal(encode(encoder, text), before)
+        with pytest.raises(RuntimeError):  # never silently the row of another word
+            encode(encoder, other)
+        encoder.table.weight.data += 1
+        raise KeyboardInterrupt
+    table[used] += 1
+    assert torch.equal(encoder.table.weight, table)
+    assert encoder.state_dict().keys() == ENCODER.state_dict().keys()
+    assert not torch.equal(encode(encoder, text), before)
+    assert encode(encoder, other).shape == elsewhere.shape
 
 
 def test_save_and_load(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tagtrace._checks import DataError, EncoderError, OptionError, TrainingError
 from tagtrace.data import LabelSet, Sentence
 from tagtrace.data.invented import generate
 from tagtrace.tagger import (
+    Encoder,
     HeadOptions,
     Lexical,
     LexicalOptions,
@@ -157,11 +158,16 @@ def test_documents_train_as_one_sentence() -> None:
 
 @pytest.mark.parametrize(("max_norm", "clips"), [(1e-3, True), (1e6, False)])
 def test_gradients_are_clipped(max_norm: float, clips: bool) -> None:
-    tagger = fresh()
-    train_tagger(tagger, TRAIN, options=TrainOptions(epochs=1, batch_size=24, max_norm=max_norm))
-    norm = nn.utils.get_total_norm([p.grad for p in tagger.parameters() if p.grad is not None])
-    assert (float(norm) == pytest.approx(max_norm, rel=1e-3)) == clips
-    assert (float(norm) > 1e-2) != clips
+    tagger, norms = fresh(), list[float]()
+
+    def keep_norm(_: Step) -> None:
+        gradients = [p.grad for p in tagger.parameters() if p.grad is not None]
+        norms.append(float(nn.utils.get_total_norm(gradients)))
+
+    options = TrainOptions(epochs=1, batch_size=24, max_norm=max_norm)
+    train_tagger(tagger, TRAIN, options=options, progress=keep_norm)
+    assert (norms[-1] == pytest.approx(max_norm, rel=1e-3)) == clips
+    assert (norms[-1] > 1e-2) != clips
 
 
 def test_schedules() -> None:
@@ -206,6 +212,25 @@ def test_weight_decay_shrinks_what_has_no_gradient() -> None:
     plain = fresh()
     train_tagger(plain, TRAIN[:1], options=replace(options, weight_decay=0.0))
     assert torch.equal(plain.state_dict()["encoder.table.weight"][unused], before[unused])
+
+
+def test_leaving_out_weights_that_no_word_uses_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def trained() -> dict[str, Tensor]:
+        tagger = fresh()
+        trainable = tagger.encoder.get_parameter
+        train_tagger(tagger, TRAIN, DEV, SHORT, progress=lambda _: sizes.append(len(trainable("table.weight"))))
+        return weights(tagger)
+
+    narrow = trained()
+    assert max(sizes) < 512
+    monkeypatch.setattr(Lexical, "narrowed", Encoder.narrowed)
+    whole = trained()
+    assert sizes[-1] == 512
+    assert narrow.keys() == whole.keys()
+    for name, value in whole.items():
+        torch.testing.assert_close(narrow[name], value, rtol=1e-5, atol=1e-6)
 
 
 def test_dropout_is_the_one_asked_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -67,6 +68,8 @@ class Commands(LazyCommands):
     """Prints errors that the user can correct as one line on standard error and exits with 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        # Before torch is imported: threads that wait by spinning make a busy machine many times slower.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
             return super().invoke(ctx)
         except TagtraceError as error:

@@ -80,7 +80,8 @@ class Tagger(nn.Module):
     def encode(self, batch: Sequence[Example]) -> Tensor:
         """Features (N, D) of the batch's tokens."""
         features = self.encoder([example.prepared for example in batch])
-        if not bool(features.isfinite().all()):
+        is_finite = bool(features.detach().sum().isfinite()) or bool(features.isfinite().all())  # a sum may overflow
+        if not is_finite:
             raise EncoderError(
                 f"the {self.encoder.kind} encoder returned NaN or infinite features; lower the learning rate, "
                 "or check its weights"

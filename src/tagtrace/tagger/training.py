@@ -11,6 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -114,10 +115,16 @@ def train_tagger(
     """
     if not tagger.encoder.trainable:
         raise TrainingError(f"a {tagger.encoder.kind} encoder cannot be trained; refit the head instead")
+    options = options or TrainOptions()
     tagger.head.float()  # a refitted head is float64
-    with torch.random.fork_rng():  # the caller's random state is not changed
-        run = _Run(tagger, sentences, dev, options or TrainOptions(), checkpoint)
+    examples, held_out = _examples(tagger, sentences, "training"), _examples(tagger, dev, "dev") if dev else []
+    fork = torch.random.fork_rng()  # the caller's random state is not changed
+    with fork, _narrowed(tagger, [*examples, *held_out], options):
+        owner = _fingerprint(tagger, sentences, dev, options)
+        kept = None if checkpoint is None else Checkpoint(checkpoint, owner)
+        run = _Run(tagger, examples, held_out, options, kept)
         run.resume()
+        tagger.train()
         while run.step < run.num_steps:
             run.advance(progress)
         return run.finish()
@@ -129,15 +136,13 @@ class _Run:
     def __init__(
         self,
         tagger: Tagger,
-        sentences: Sequence[Sentence],
-        dev: Sequence[Sentence],
+        examples: Sequence[Example],
+        dev: Sequence[Example],
         options: TrainOptions,
-        folder: Path | None,
+        checkpoint: Checkpoint | None,
     ) -> None:
         self.tagger, self.options = tagger, options
-        self.sentences, self.dev_sentences = sentences, dev
-        self.examples = _examples(tagger, sentences, "training")
-        self.dev = _examples(tagger, dev, "dev") if dev else []
+        self.examples, self.dev, self.checkpoint = examples, dev, checkpoint
         self.batches_per_epoch = -(-len(self.examples) // options.batch_size)
         self.num_steps = options.epochs * self.batches_per_epoch
         self.dropout = nn.Dropout(options.dropout)
@@ -148,21 +153,6 @@ class _Run:
         self.epoch_loss = 0.0
         self.best: dict[str, Tensor] = {}
         self.seconds = _Clock()
-        self.checkpoint = None if folder is None else Checkpoint(folder, self._fingerprint())
-
-    def _fingerprint(self) -> dict[str, object]:
-        """Everything that must be equal for a checkpoint to belong to this run."""
-        options = {k: v for k, v in self.options.to_json().items() if k != "checkpoint_seconds"}
-        sizes = {name: list(value.shape) for name, value in self.tagger.state_dict().items()}
-        return {
-            "options": options,
-            "labels": list(self.tagger.labels.labels),
-            "head": self.tagger.head.options.to_json(),
-            "encoder": [self.tagger.encoder.kind, self.tagger.encoder.settings(), sizes],
-            "device": self.tagger.device.type,
-            "unit": self.tagger.unit,
-            "data": [_digest(self.sentences), _digest(self.dev_sentences)],
-        }
 
     def resume(self) -> None:
         """Continue from the checkpoint, if there is one."""
@@ -207,7 +197,6 @@ class _Run:
 
     def _update(self, batch: Sequence[Example]) -> float:
         torch.manual_seed(_mix(self.options.seed, self.step + 2**20))
-        self.tagger.train()
         rate = _rate(self.options.schedule, self.step, self.num_steps)
         for group in self.optimiser.param_groups:
             group["lr"] = group["base"] * rate
@@ -254,6 +243,29 @@ class _Run:
 
 def _examples(tagger: Tagger, sentences: Sequence[Sentence], what: str) -> list[Example]:
     return [tagger.prepare(sentence) for sentence in tagger.labelled(sentences, what)]
+
+
+def _narrowed(tagger: Tagger, examples: Sequence[Example], options: TrainOptions) -> AbstractContextManager[None]:
+    """Leave weights that no example uses out of the training, unless weight decay shrinks them."""
+    if options.weight_decay > 0:
+        return nullcontext()
+    return tagger.encoder.narrowed([example.prepared for example in examples])
+
+
+def _fingerprint(
+    tagger: Tagger, sentences: Sequence[Sentence], dev: Sequence[Sentence], options: TrainOptions
+) -> dict[str, object]:
+    """Everything that must be equal for a checkpoint to belong to a run."""
+    sizes = {name: list(value.shape) for name, value in tagger.state_dict().items()}
+    return {
+        "options": {k: v for k, v in options.to_json().items() if k != "checkpoint_seconds"},
+        "labels": list(tagger.labels.labels),
+        "head": tagger.head.options.to_json(),
+        "encoder": [tagger.encoder.kind, tagger.encoder.settings(), sizes],
+        "device": tagger.device.type,
+        "unit": tagger.unit,
+        "data": [_digest(sentences), _digest(dev)],
+    }
 
 
 def _digest(sentences: Sequence[Sentence]) -> str:

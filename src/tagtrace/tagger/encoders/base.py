@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -36,6 +37,14 @@ class Encoder(nn.Module, ABC):
 
     def check_corpus(self, corpus: Corpus) -> None:
         """Raise, before any work is done, if the encoder cannot encode a file."""
+
+    @contextmanager
+    def narrowed(self, prepared: Sequence[Any]) -> Iterator[None]:  # noqa: ARG002
+        """Inside the block, weights that no ``prepared`` sentence uses are not parameters: training skips them.
+
+        Only these sentences can be encoded there. An encoder whose sentences use all weights does nothing.
+        """
+        yield
 
     @abstractmethod
     def prepare(self, sentence: Sentence) -> Any:

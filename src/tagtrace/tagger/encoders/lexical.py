@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Self
 from zlib import crc32
@@ -89,7 +91,8 @@ class Neighbours(nn.Module):
         """(N, width) -> (N, hidden); zeros beyond the ends of a sentence."""
         edge = torch.cat([rows, rows.new_zeros(1, rows.shape[1])])  # row N is zero
         index = neighbour_index(lengths, self.offsets).to(rows.device)  # (N, offsets)
-        return F.relu(self.linear(edge[index].flatten(1)))
+        near = edge.index_select(0, index.flatten())  # (N offsets, width), faster than edge[index]
+        return F.relu(self.linear(near.view(len(rows), self.linear.in_features)))
 
 
 def neighbour_index(lengths: Tensor, offsets: Sequence[int]) -> Tensor:
@@ -129,6 +132,8 @@ class Lexical(Encoder):
         self.far = Neighbours(options.hidden, options.hidden, reach=1)
         self.dropout = nn.Dropout(options.dropout)
         self._cache: dict[str, tuple[list[int], int]] = {}
+        self._row: Tensor | None = None
+        """The row of each bucket in the table, (buckets,), if the table is narrowed."""
 
     def settings(self) -> dict[str, object]:
         return asdict(self.options)
@@ -145,6 +150,26 @@ class Lexical(Encoder):
             found = self._cache[word] = (ids, len(forms))
         return found
 
+    @contextmanager
+    def narrowed(self, prepared: Sequence[list[tuple[list[int], int]]]) -> Iterator[None]:
+        """Inside the block, the table has only the rows of the buckets that ``prepared`` sentences use.
+
+        A small corpus uses a few thousand of the buckets. The whole table is a buffer meanwhile, so that a checkpoint
+        has everything.
+        """
+        whole = self.table.weight  # (buckets, width)
+        lists = {id(ids): ids for sentence in prepared for ids, _ in sentence}.values()
+        used = torch.tensor(sorted({i for ids in lists for i in ids}), dtype=torch.long, device=whole.device)  # (U,)
+        self.register_buffer("whole_table", whole.detach())
+        self.table.weight = nn.Parameter(whole.detach()[used])  # (U, width)
+        self._row = used.new_full((len(whole),), -1).scatter(0, used, torch.arange(len(used), device=whole.device))
+        try:
+            yield
+        finally:
+            whole.data[used] = self.table.weight.detach()
+            self.table.weight, self._row = whole, None
+            del self.whole_table
+
     def forward(self, batch: Sequence[list[tuple[list[int], int]]]) -> Tensor:
         lengths = torch.tensor([len(sentence) for sentence in batch], dtype=torch.long)
         own = self._sums([word for sentence in batch for word in sentence])  # (N, width)
@@ -158,7 +183,9 @@ class Lexical(Encoder):
         kept = [ids[num_forms:] if hide else ids for (ids, num_forms), hide in zip(words, hidden.tolist(), strict=True)]
         sizes = torch.tensor([len(ids) for ids in kept], dtype=torch.long)
         device = self.table.weight.device
-        flat = torch.tensor([i for ids in kept for i in ids], dtype=torch.long, device=device)
+        flat = torch.tensor([*chain.from_iterable(kept)], dtype=torch.long, device=device)
+        if self._row is not None:
+            flat = self._row[flat]
         sums = self.table(flat, (sizes.cumsum(0) - sizes).to(device))
         return sums / sizes.to(device).sqrt().unsqueeze(1)
 
