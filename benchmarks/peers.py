@@ -1,0 +1,171 @@
+"""tagtrace compared with other libraries: time, memory and fidelity of the influence of all tokens on 50 queries.
+
+    python benchmarks/peers.py --peers-python .venv-peers/bin/python
+    python benchmarks/peers.py --peers-python .venv-peers/bin/python --only pydvl_direct tagtrace_given --sizes 20000
+
+The second command runs a part again and keeps the other results. ``make bench`` also installs the libraries and draws
+the figures. Each library runs in a process of its own with one thread and gets the same softmax workload
+(``peers/workload.py``); its influences are compared with the exact formula in float64. Seconds include the curvature
+and the scores, not imports or reading the inputs; memory is the peak on top of the inputs. A library that needs more
+than 10 minutes or 16 GB is stopped, and the results say so. docs/benchmarks.md explains the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "peers"))
+
+import workload as softmax  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+LIBRARIES: dict[str, list[str]] = {
+    "tagtrace_built": ["tagtrace_engine.py", "built"],
+    "tagtrace_refitted": ["tagtrace_engine.py", "refitted"],
+    "tagtrace_given": ["tagtrace_engine.py", "given"],
+    "kronfluence_ekfac": ["kronfluence_ekfac.py"],
+    "pydvl_direct": ["pydvl_direct.py"],
+    "dattri_cg": ["dattri_cg.py"],
+    "dattri_explicit": ["dattri_explicit.py"],
+    "captum_naive": ["captum_naive.py"],
+}
+"""The script and its arguments; ``tagtrace_given`` uses the index that the two rows before it leave."""
+BASIS = "tagtrace_built"
+"""What ratios are relative to: like the other libraries, it starts from features, labels and a head."""
+MAX_SECONDS, MAX_BYTES = 600, 16 * 10**9
+SIZES = (2_000, 20_000, 60_000, 200_000)
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers-python", default=".venv-peers/bin/python", help="Python that has the other libraries")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of tokens, multiples of 20")
+    parser.add_argument("--only", nargs="+", choices=LIBRARIES, default=list(LIBRARIES), metavar="LIBRARY")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "peers.json")
+    arguments = parser.parse_args()
+    results = json.loads(arguments.out.read_text()) if arguments.out.exists() else {"sizes": {}}
+    results |= {"machine": machine(), "limits": {"seconds": MAX_SECONDS, "memory_mb": MAX_BYTES / 1e6}}
+    for size in sorted(arguments.sizes):
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            found = results["sizes"].setdefault(str(size), {"libraries": {}})
+            found["workload"] = prepare(folder, size)
+            for name in needed(arguments.only):
+                row = expected_to_fail(name, size, results["sizes"]) or run(name, folder, arguments.peers_python)
+                found["libraries"][name] = row
+                print(size, name, json.dumps(row), flush=True)
+                add_ratios(found["libraries"])
+                arguments.out.parent.mkdir(parents=True, exist_ok=True)
+                arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def needed(names: list[str]) -> list[str]:
+    """The libraries in order, with the one that makes the index for ``tagtrace_given``."""
+    both = {*names, BASIS} if "tagtrace_given" in names else {*names}
+    return [name for name in LIBRARIES if name in both]
+
+
+def machine() -> Row:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), "threads": 1}
+
+
+def prepare(folder: Path, size: int) -> Row:
+    """Write the workload and the exact influences (Q, N) to ``folder``."""
+    work = softmax.make_workload(size)
+    work.save(folder)
+    np.save(folder / "exact.npy", softmax.exact_influences(work))
+    return softmax.describe(work)
+
+
+def expected_to_fail(name: str, size: int, sizes: dict[str, Any]) -> Row | None:
+    """Why a library is not run, if it took so long or was stopped at a smaller size; time is at least linear in N."""
+    for smaller in sorted((int(one) for one in sizes if int(one) < size), reverse=True):
+        row = sizes[str(smaller)]["libraries"].get(name)
+        if row is None:
+            continue
+        if "skipped" in row:
+            return {"skipped": f"not run: {row['skipped'].removeprefix('not run: ')} (at {smaller:,} tokens)"}
+        seconds = row["cpu_seconds"] * size / smaller
+        if smaller >= 20_000 and seconds > 1.2 * MAX_SECONDS:
+            reason = f"about {seconds:,.0f} s expected from {row['cpu_seconds']:,.0f} s at {smaller:,} tokens"
+            return {"skipped": f"not run: {reason}; the limit is {MAX_SECONDS} s"}
+        return None
+    return None
+
+
+def run(name: str, folder: Path, peers_python: str) -> Row:
+    """The figures of one library in a process of its own, and its fidelity."""
+    script, *rest = LIBRARIES[name]
+    python = sys.executable if name.startswith("tagtrace") else peers_python
+    command = [python, str(HERE / "peers" / script), str(folder), *rest]
+    load, started = os.getloadavg()[0], time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+    row: Row = {"load_average": round(load, 2), "started_utc": started}
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **ONE_THREAD},
+            timeout=MAX_SECONDS + 60,  # imports and reading the inputs are not counted
+            preexec_fn=limit_memory,
+        )
+    except subprocess.TimeoutExpired:
+        return {**row, "skipped": f"stopped after {MAX_SECONDS} s"}
+    if done.returncode != 0:
+        return {**row, "skipped": reason(done.stderr)}
+    row |= json.loads(done.stdout.splitlines()[-1])
+    scores = folder / f"scores-{name}.npy"
+    fidelity = softmax.spearman(np.load(scores, allow_pickle=False), np.load(folder / "exact.npy", allow_pickle=False))
+    scores.unlink()
+    row |= {"mean_spearman": round(float(fidelity.mean()), 6), "smallest_spearman": round(float(fidelity.min()), 6)}
+    if row["seconds"] > MAX_SECONDS:
+        row["skipped"] = f"took more than {MAX_SECONDS} s"
+    return row
+
+
+def limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
+
+
+def reason(stderr: str) -> str:
+    """Why a library failed, without paths of this machine."""
+    memory = ("allocate memory", "MemoryError", "bad_alloc", "Cannot allocate")
+    if any(words in stderr for words in memory):
+        return f"needs more than {MAX_BYTES / 1e9:.0f} GB"
+    last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "it failed without a message")
+    return re.sub(r"/\S+", "...", last)[:200]
+
+
+def add_ratios(rows: dict[str, Row]) -> None:
+    """Time and memory relative to tagtrace."""
+    basis = rows.get(BASIS, {})
+    for row in rows.values():
+        if "seconds" in row and "seconds" in basis:
+            row["times_tagtrace"] = {
+                "seconds": round(row["seconds"] / basis["seconds"], 3),
+                "cpu_seconds": round(row["cpu_seconds"] / basis["cpu_seconds"], 3),
+                "memory": round(row["memory_mb"] / basis["memory_mb"], 3),
+            }
+
+
+if __name__ == "__main__":
+    main()
