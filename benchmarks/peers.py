@@ -38,7 +38,8 @@ LIBRARIES: dict[str, list[str]] = {
     "tagtrace_given": ["tagtrace_engine.py", "given"],
     "kronfluence_ekfac": ["kronfluence_ekfac.py"],
     "pydvl_direct": ["pydvl_direct.py"],
-    "dattri_cg": ["dattri_cg.py"],
+    "dattri_cg_10": ["dattri_cg.py", "10"],
+    "dattri_cg_50": ["dattri_cg.py", "50"],
     "dattri_explicit": ["dattri_explicit.py"],
     "captum_naive": ["captum_naive.py"],
 }
@@ -96,19 +97,19 @@ def prepare(folder: Path, size: int) -> Row:
 
 
 def expected_to_fail(name: str, size: int, sizes: dict[str, Any]) -> Row | None:
-    """Why a library is not run, if it took so long or was stopped at a smaller size; time is at least linear in N."""
-    for smaller in sorted((int(one) for one in sizes if int(one) < size), reverse=True):
-        row = sizes[str(smaller)]["libraries"].get(name)
-        if row is None:
-            continue
-        if "skipped" in row:
-            return {"skipped": f"not run: {row['skipped'].removeprefix('not run: ')} (at {smaller:,} tokens)"}
-        seconds = row["cpu_seconds"] * size / smaller
-        if smaller >= 20_000 and seconds > 1.2 * MAX_SECONDS:
-            reason = f"about {seconds:,.0f} s expected from {row['cpu_seconds']:,.0f} s at {smaller:,} tokens"
-            return {"skipped": f"not run: {reason}; the limit is {MAX_SECONDS} s"}
+    """Why a library is not run: it was stopped at a smaller size, or two smaller sizes show that it takes too long."""
+    rows = {int(one): found["libraries"][name] for one, found in sizes.items() if name in found["libraries"]}
+    for smaller in sorted(one for one in rows if one < size):
+        if "seconds" not in rows[smaller]:
+            return {"skipped": f"not run; at {smaller:,} tokens: {rows[smaller]['skipped']}"}
+    last = sorted(one for one in rows if one < size)[-2:]
+    if len(last) < 2:
         return None
-    return None
+    (n, m), (before, after) = last, (rows[one]["cpu_seconds"] for one in last)
+    expected = after + (after - before) * (size - m) / (m - n)  # a constant part and one linear in N
+    if expected <= 1.2 * MAX_SECONDS:
+        return None
+    return {"skipped": f"not run: about {expected:,.0f} s expected from smaller sizes, more than {MAX_SECONDS} s"}
 
 
 def run(name: str, folder: Path, peers_python: str) -> Row:

@@ -1,7 +1,14 @@
-"""dattri's IFAttributorCG: conjugate gradients on Hessian products, a fixed number of steps."""
+"""dattri's IFAttributorCG: conjugate gradients on Hessian products, a fixed number of steps.
+
+    python benchmarks/peers/dattri_cg.py FOLDER STEPS
+
+dattri's default is 10 steps. It has no other criterion to stop: the tolerance that it takes is not used.
+"""
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
+
+import sys
 
 from dattri.algorithm.influence_function import IFAttributorCG
 from dattri_task import attribute, make_task
@@ -9,8 +16,7 @@ from measure import report
 from torch import Tensor
 from workload import Workload
 
-STEPS = 50
-"""dattri's default, 10, is far from converged here; it has no other criterion to stop."""
+STEPS = int(sys.argv[2])
 
 
 def answer(work: Workload) -> Tensor:

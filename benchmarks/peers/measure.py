@@ -1,8 +1,9 @@
 """Measure one library in a process of its own: seconds, and peak memory on top of the loaded inputs.
 
-    python benchmarks/peers/SCRIPT.py FOLDER
+    python benchmarks/peers/SCRIPT.py FOLDER [ARGUMENT]
 
-reads the workload in FOLDER, writes the influences (Q, N) to FOLDER/scores-SCRIPT.npy, and prints the figures as JSON.
+reads the workload in FOLDER, writes the influences (Q, N) to FOLDER/scores-SCRIPT[_ARGUMENT].npy, and prints the
+figures as JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def report(answer: Callable[[Workload], Any], packages: Sequence[str], settings:
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
     work = Workload.load(folder)
-    write(folder, Path(sys.argv[0]).stem, lambda: answer(work), packages, settings)
+    write(folder, "_".join([Path(sys.argv[0]).stem, *sys.argv[2:]]), lambda: answer(work), packages, settings)
 
 
 def write(
