@@ -14,7 +14,9 @@ from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 ROOT = Path(__file__).parents[1]
 START, END = "<!-- peers: written by benchmarks/plots.py -->", "<!-- end of peers -->"
@@ -70,7 +72,7 @@ def main() -> None:
 def draw_fidelity(sizes: Sizes, path: Path) -> None:
     """Spearman with the exact formula against CPU seconds: the mean as a marker, a line down to the smallest query."""
     shown = [size for size in SHOWN if size in sizes]
-    figure = Figure(figsize=(3.9 * len(shown), 3.4), layout="constrained")
+    figure = Figure(figsize=(7.8, 3.4), layout="constrained")
     axes = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
     for one, size in zip(axes, shown, strict=True):
         for name, row in measured(sizes[size]).items():
@@ -78,7 +80,8 @@ def draw_fidelity(sizes: Sizes, path: Path) -> None:
             one.plot([row["cpu_seconds"]] * 2, [smallest, mean], color=COLOURS[name], linewidth=0.8)
             mark(one, name, [row["cpu_seconds"]], [mean])
         one.set(xscale="log", xlabel="CPU seconds, one thread", title=f"{size:,} tokens, 50 queries")
-        one.margins(x=0.15)
+        plain_numbers(one.xaxis)
+        one.margins(x=0.1)
     axes[0].set_ylabel("Spearman with the exact formula\n(mean; line: to the smallest query)")
     save(figure, path)
 
@@ -96,7 +99,8 @@ def draw_cost(sizes: Sizes, path: Path) -> None:
                 mark(one, name, [size for size, _ in points], [value for _, value in points])
         one.set(xscale="log", yscale="log", xlabel="training tokens", ylabel=label)
         one.set_xticks(list(sizes), [f"{size:,}" for size in sizes])
-        one.minorticks_off()
+        one.xaxis.minorticks_off()
+        plain_numbers(one.yaxis)
     save(figure, path)
 
 
@@ -108,6 +112,13 @@ def measured(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def mark(axes: Axes, name: str, x: list[float], y: list[float]) -> None:
     axes.plot(x, y, color=COLOURS[name], marker=MARKERS[name], markersize=5, linewidth=1.0, label=NAMES[name])
+
+
+def plain_numbers(axis: Axis) -> None:
+    """1, 2, 5, 10, ... instead of powers of ten."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def save(figure: Figure, path: Path) -> None:
