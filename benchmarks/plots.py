@@ -163,9 +163,11 @@ def where(results: dict[str, Any], sizes: Sizes) -> str:
     rows = [row for found in shown for row in found["libraries"].values()]
     loads = [row["load_average"] for row in rows if "load_average" in row]
     versions = {package: number for row in rows for package, number in row.get("versions", {}).items()}
+    times = sorted(row["started_utc"] for row in rows if "started_utc" in row)
     accuracy = " and ".join(f"{found['workload']['train_accuracy']:.1%}" for found in shown)
     return (
-        f"{results['machine']['cpu']}, one thread; load average before each run {min(loads):.1f} to {max(loads):.1f}. "
+        f"{results['machine']['cpu']}, one thread; load average before each run {min(loads):.1f} to {max(loads):.1f}; "
+        f"runs started from {times[0]} to {times[-1]} UTC. "
         f"Versions: {', '.join(f'{package} {number}' for package, number in sorted(versions.items()))}. "
         f"Accuracy of the head on its training tokens: {accuracy}."
     )
