@@ -10,6 +10,7 @@ curvature from nothing and 50 queries, then ``explain`` with ``refine`` for one 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import statistics
 import tempfile
@@ -108,11 +109,11 @@ def exact_scores(tokens: TokenPass, direction: torch.Tensor, rows: torch.Tensor)
 
 def read_only(features: torch.Tensor) -> torch.Tensor:
     """Reads every feature once: the sum of each block."""
-    from read_kernel import read_blocks  # noqa: PLC0415
+    kernel: Any = importlib.import_module("read_kernel")
 
     flat = features.view(-1).view(torch.int32)
     out = torch.empty(-(-flat.numel() // READ_BLOCK), dtype=torch.int32, device=features.device)
-    read_blocks[(len(out),)](flat, out, flat.numel(), BLOCK=READ_BLOCK, num_warps=8)
+    kernel.read_blocks[(len(out),)](flat, out, flat.numel(), BLOCK=READ_BLOCK, num_warps=8)
     return out
 
 

@@ -25,11 +25,12 @@ from tagtrace.data import LabelSet
 from tagtrace.data.invented import generate
 from tagtrace.index import token_errors
 from tagtrace.influence import Query
-from tagtrace.influence.curvature.choice import balanced, exact_hessian
 from tagtrace.influence.curvature.operators import Hessian, Kronecker
-from tagtrace.influence.curvature.solvers import Balanced, Cholesky, ConjugateGradient, Solver
+from tagtrace.influence.curvature.solvers import Cholesky, ConjugateGradient, Solver
 from tagtrace.tagger import Head, Lexical, LexicalOptions, RefitOptions, Rows, new_tagger
-from tagtrace.tagger.convex.preconditioner import TokenPreconditioner
+from tagtrace.tagger.convex.block_cg import LinearMap
+from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.objective import Objective
 from tagtrace.tagger.convex.refit import refit_head
 
 PROBLEMS = [("well regularised", 1.0, 20_000), ("memorised", 1e-3, 5_000)]
@@ -74,7 +75,8 @@ def make_problem(name: str, l2: float, num_tokens: int, hidden: int, num_queries
     tagger = new_tagger(Lexical(LexicalOptions(hidden=hidden)), LabelSet.from_sentences(sentences, "iob2"))
     rows = tagger.rows(sentences)
     head = refit_head(tagger.head, rows, RefitOptions(l2=l2, tolerance=1e-5)).head
-    return Problem(name, head, rows, exact_hessian(head, rows, l2), query_gradients(head, rows, num_queries))
+    hessian = Hessian(HessianProduct(Objective(head, rows, l2), head.flat()))
+    return Problem(name, head, rows, hessian, query_gradients(head, rows, num_queries))
 
 
 def query_gradients(head: Head, rows: Rows, num_queries: int) -> Tensor:
@@ -102,22 +104,12 @@ def describe(problem: Problem) -> dict[str, Any]:
 
 def makers(problem: Problem, max_steps: int) -> dict[str, Callable[[], Solver]]:
     """A function for each solver, the dense one first."""
-    hessian, product = problem.hessian, problem.hessian.product
-    objective = product.objective
-    coordinates = balanced(hessian).coordinates
-
-    def kronecker() -> Callable[[Tensor], Tensor]:
-        return Kronecker(product).inverse
-
-    def tokens() -> Callable[[Tensor], Tensor]:
-        return TokenPreconditioner(problem.head, objective.chunks, product.runs, objective.l2)
-
-    preconditioners: dict[str, Callable[[], Callable[[Tensor], Tensor] | None]] = {
+    hessian = problem.hessian
+    preconditioners: dict[str, Callable[[], LinearMap | None]] = {
         "cg": lambda: None,
-        "cg, kronecker": kronecker,
-        "cg, tokens": tokens,
-        "cg, kronecker balanced": lambda: Balanced(hessian, kronecker(), coordinates),
-        "cg, tokens balanced": lambda: balanced(hessian),
+        "cg, kronecker": lambda: Kronecker(hessian.product).inverse,
+        "cg, kronecker balanced": lambda: hessian.preconditioner,
+        "cg, coarse matrix": hessian.coarse_inverse,
     }
     iterated = {
         name: lambda make=make: ConjugateGradient(hessian, make(), TOLERANCE, max_steps)

@@ -19,18 +19,30 @@ from measure import write
 from torch import Tensor
 from workload import SENTENCE, Workload
 
-from tagtrace import HeadOptions, Index, IndexOptions, LabelSet, Query, Tagger, build_index, open_index, read_corpus
+from tagtrace import (
+    Explainer,
+    HeadOptions,
+    Index,
+    IndexOptions,
+    LabelSet,
+    Query,
+    Tagger,
+    build_index,
+    open_index,
+    read_corpus,
+)
 from tagtrace.data import Corpus
-from tagtrace.influence.curvature.choice import index_solver
 from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger import Precomputed, new_tagger
+from tagtrace.tagger.convex.products import compiled_loops
 
-CURVATURE = "auto"
+CURVATURE = "cg"
 NAMES = tuple(f"LABEL{number}" for number in range(9))
 
 
 def main() -> None:
     torch.set_num_threads(1)
+    compiled_loops()  # an import, which no library's row counts
     folder, mode = Path(sys.argv[1]), sys.argv[2]
     work = Workload.load(folder)
     queries, labels, head = (torch.from_numpy(each) for each in (work.queries, work.query_labels, work.head))
@@ -58,9 +70,10 @@ def main() -> None:
 
 def influences(index: Index, queries: list[Query]) -> Tensor:
     """The influence of every token on every query, (Q, N)."""
+    explainer = Explainer(index, CURVATURE)
     gradients = torch.stack([query.gradient(index.head) for query in queries])  # (Q, P)
-    directions = index_solver(index, CURVATURE).solve(gradients).value  # (Q, P)
-    products = [TokenPass(index.head, shard).products(directions) for shard in index.shards]
+    directions = explainer.solver.solve(gradients).value  # (Q, P)
+    products = [TokenPass(index.head, shard).products(directions) for shard in explainer.shards]
     return torch.cat(products, 1) / index.num_sentences
 
 

@@ -97,7 +97,7 @@ def test_numbers_that_cannot_work(indexed: Path, name: str, options: list[object
 def test_answers_that_were_complete_before_an_error_are_written(
     indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = Explainer.explain, []
+    real, calls = Explainer._explanation, []
 
     def fail_third(self: Explainer, *args: Any, **kwargs: Any) -> Any:
         calls.append(args)
@@ -108,7 +108,7 @@ def test_answers_that_were_complete_before_an_error_are_written(
     path = tmp_path / "answer.json"
     arguments = explain(indexed, "--most", 4, "--json", path)
     complete = answer(tagtrace(*arguments), path)
-    monkeypatch.setattr(Explainer, "explain", fail_third)
+    monkeypatch.setattr(Explainer, "_explanation", fail_third)
     refused(tagtrace(*arguments), "no solution")
     assert len(complete) == 4
     assert json.loads(path.read_text()) == complete[:2]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tagtrace.cli.options import Command, read_options, reading_options, tagger_option
+from tagtrace.cli.options import Command, device_option, read_options, reading_options, tagger_option
 from tagtrace.cli.show import note, show
 from tagtrace.review import review_project
 
@@ -32,6 +32,7 @@ _PLACES = ("index", "data", "dev", "audit")
               "The connection is not encrypted.")  # fmt: skip
 @click.option("--no-browser", is_flag=True, help="Print the address without opening a browser.")
 @click.option("--reviewer", help="Name under which decisions are recorded. [default: your login name]")
+@device_option
 @reading_options
 def review(folder: Path, **values: Any) -> None:
     """Open the review page of PROJECT in the browser: explain predictions, decide on findings, export corrected data.
@@ -42,6 +43,6 @@ def review(folder: Path, **values: Any) -> None:
     review_project(
         folder, reading=read_options(values), tagger=values["tagger_folder"],
         host=values["host"], port=values["port"], allow_remote=values["allow_remote"],
-        browser=not values["no_browser"], reviewer=values["reviewer"], show=show, note=note,
+        browser=not values["no_browser"], device=values["device"], reviewer=values["reviewer"], show=show, note=note,
         **{name: values[name] for name in _PLACES},
     )  # fmt: skip

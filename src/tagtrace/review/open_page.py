@@ -29,6 +29,7 @@ def review_project(
     port: int | None = None,
     allow_remote: bool = False,
     browser: bool = True,
+    device: str = "cpu",
     show: Callable[[str], None] = print,
     note: Callable[[str], None] = lambda _: None,
 ) -> None:
@@ -37,7 +38,7 @@ def review_project(
     If the folder has no ``project.json``, one is written for ``index`` and ``data`` and, optionally, ``dev`` and
     ``audit``. ``tagger`` is the folder of the index's tagger, if it was moved. An address that other machines can reach
     needs ``allow_remote``; clients then need the token in the address. ``show`` is called with the address, ``note``
-    with each step.
+    with each step. Explanations are computed on ``device``.
     """
     for package in ("fastapi", "uvicorn"):
         if find_spec(package) is None:
@@ -52,7 +53,7 @@ def review_project(
     if tagger is not None:
         file = replace(file, tagger=Path(tagger))
     with serve.listen(host, port) as listening:  # before anything is started in the background
-        opened = open_review(file, reviewer or _login(), say=note)
+        opened = open_review(file, reviewer or _login(), say=note, device=device)
         if is_new:
             kept = places if tagger is None else {**places, "tagger": Path(tagger)}
             write_project_file(folder, reading, **kept)

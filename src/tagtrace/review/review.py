@@ -64,7 +64,11 @@ class Review:
 
 
 def open_review(
-    file: ProjectFile, reviewer: str, tagger: Tagger | None = None, say: Callable[[str], None] = lambda _: None
+    file: ProjectFile,
+    reviewer: str,
+    tagger: Tagger | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    device: str = "cpu",
 ) -> Review:
     """Open a project's index, data and audit, and start to predict its held-out data in the background.
 
@@ -85,7 +89,7 @@ def open_review(
     data.prepare()
     file.folder.mkdir(parents=True, exist_ok=True)  # a new project gets its folder once all its parts could be opened
     decisions = Decisions(data, Store(file.decisions))
-    model = Model(index, tagger, decisions, held)
+    model = Model(index, tagger, decisions, held, device)
     model.start()
     return Review(file.name, reviewer, decisions, file.export, model, note)
 

@@ -39,6 +39,7 @@ def test_large_heads_balance_the_biases_and_the_commonest_transitions(
 ) -> None:
     C, D = index.head.weight.shape
     monkeypatch.setattr(preconditioner, "MAX_BALANCED", C + 5)
+    monkeypatch.setattr(choice, "MAX_MATRIX", 10)
     solver = make_solver("cg", index_objective(index), index.head)
     coordinates = solver.precondition.coordinates  # type: ignore[attr-defined]
     assert len(coordinates) == C + 5

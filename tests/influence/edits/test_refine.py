@@ -8,7 +8,8 @@ import torch
 from tagtrace._checks import OptionError, TrainingError
 from tagtrace.influence import Edit, Refiner, Retrainer, Screen
 from tagtrace.influence.curvature.operators import Hessian
-from tagtrace.influence.curvature.solvers import Cholesky
+from tagtrace.influence.curvature.solvers import Cholesky, ConjugateGradient
+from tagtrace.influence.edits import refine as refine_module
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, refit_head
 from tagtrace.tagger.convex.hessian_product import HessianProduct
 from tagtrace.tagger.convex.objective import Objective
@@ -120,3 +121,35 @@ def test_refine_does_not_diverge_on_memorised_data(l2: float, scale: float) -> N
         errors[num_passes] = ((found - exact).norm(dim=1) / exact.norm(dim=1))[changed]
         assert float(errors[num_passes].max()) < 1.0
     assert errors[8].median() < 0.5 * errors[2].median() < 0.5 * errors[0].median()
+
+
+def test_moves_that_do_not_get_shorter_lead_astray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above fails without the limit on the length of a move."""
+    head, rows, objective, solver = memorised(0.02, 2.0)
+    retrainer = Retrainer(objective, rows, head.flat(), solver)
+    groups = [[Edit(2, t, t + 1, labels)] for t in range(9) for labels in (None, (0,), (1,), (2,))]
+    exact = torch.stack([retrainer.retrain(group).theta for group in groups]) - head.flat()
+    changed = exact.norm(dim=1) > 1e-6
+    worst = []
+    for contraction in (refine_module.CONTRACTION, 1e9):
+        monkeypatch.setattr(refine_module, "CONTRACTION", contraction)
+        found = Refiner(head, rows, solver, objective, 4).changes(groups)
+        worst.append(float(((found - exact).norm(dim=1) / exact.norm(dim=1))[changed].max()))
+    assert worst[0] < 1.0 < 0.1 * worst[1]
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_without_an_inverse_refine_iterates_to_the_same(options: HeadOptions) -> None:
+    fitted = Fitted(options, random_rows(3, (6, 2, 9, 4, 1, 7)))
+    hessian = Hessian(HessianProduct(fitted.objective, fitted.theta))
+    iterated = ConjugateGradient(hessian, hessian.preconditioner, tolerance=1e-8)
+    allowed = (None,) if options.constrained else (None, (0,), (2,))
+    groups = [[Edit(2, t, t + 1, labels)] for t in (0, 4, 8) for labels in allowed]
+    groups.append([Edit(0, 1, 3), Edit(5, 0, 2)])
+    retrained = [fitted.retrainer().retrain(group, tolerance=1e-10).theta for group in groups]
+    exact = torch.stack(retrained) - fitted.theta
+    found = Refiner(fitted.head, fitted.rows, iterated, fitted.objective).changes(groups)
+    error = (found - exact).norm(dim=1) / exact.norm(dim=1).clamp(min=1e-3)
+    assert float(error.max()) < 0.02
+    verified = Retrainer(fitted.objective, fitted.rows, fitted.theta, iterated).retrain(groups[-1], tolerance=1e-9)
+    torch.testing.assert_close(verified.theta, retrained[-1], rtol=0, atol=1e-6)

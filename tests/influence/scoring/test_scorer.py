@@ -159,7 +159,8 @@ def test_relative_under_each_curvature(explainer: Explainer, curvature: str, kin
     expected = dense.expected("relative", query, inverse, explainer.index.num_sentences)
     found = scored(other, query, "relative", kind)
     largest = float(expected.abs().max())
-    torch.testing.assert_close(found / largest, expected / largest, rtol=0, atol=1e-5)  # products are in float32
+    precision = 1e-3 if curvature == "cg" else 1e-5  # products are in float32
+    torch.testing.assert_close(found / largest, expected / largest, rtol=0, atol=precision)
 
 
 @pytest.mark.parametrize("kind", ["token", "segment", "document"])
@@ -187,7 +188,7 @@ def test_a_shortlist_shows_exact_values(
     assert asked[1] <= 40  # 10 times the top of each side
     for side, expected in ((found.supporters, whole.supporters), (found.opposers, whole.opposers)):
         assert [one.edits() for one in side] == [one.edits() for one in expected]
-        assert [one.score for one in side] == pytest.approx([one.score for one in expected], rel=1e-4)
+        assert [one.score for one in side] == pytest.approx([one.score for one in expected], rel=2e-3)
 
 
 def test_the_shortlist_holds_both_ends() -> None:

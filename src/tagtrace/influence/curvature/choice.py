@@ -8,7 +8,7 @@ from typing import Literal
 from tagtrace._progress import Progress
 from tagtrace.index import Index
 from tagtrace.influence.curvature.inverse_file import load_inverse, save_inverse
-from tagtrace.influence.curvature.operators import Hessian, Identity, Kronecker
+from tagtrace.influence.curvature.operators import MAX_MATRIX, Hessian, Identity, Kronecker
 from tagtrace.influence.curvature.solvers import Cholesky, ConjugateGradient, Direct, Solver
 from tagtrace.influence.options import check_choice
 from tagtrace.tagger.convex.hessian_product import HessianProduct
@@ -20,7 +20,7 @@ Curvature = Literal["auto", "identity", "kronecker", "dense", "cg"]
 MAX_DENSE = 8_000
 """``auto`` inverts the dense Hessian of heads with at most this many parameters, and uses conjugate gradients above."""
 
-TOLERANCE = 1e-6
+TOLERANCE = 1e-4
 """Largest relative residual of ``cg``."""
 
 MakeObjective = Callable[[], Objective]
@@ -42,7 +42,8 @@ def make_solver(
         return Direct(Kronecker(hessian.product, damping))
     if kind == "dense":
         return Cholesky(hessian, progress)
-    return ConjugateGradient(hessian, hessian.preconditioner, tolerance=TOLERANCE)
+    stronger = hessian.coarse_inverse if hessian.size <= MAX_MATRIX else None
+    return ConjugateGradient(hessian, hessian.preconditioner, tolerance=TOLERANCE, stronger=stronger)
 
 
 def index_solver(

@@ -2,47 +2,54 @@
 
     H = (1/N) sum_i Cov(sum_t onehot(y_t) f_t^T, edge counts, ends) + lambda I,   f_t = (F_t, 1)
 
-The W part sums f_s Cov(y_s, y_t) f_t^T over all pairs of tokens of a sentence (``covariance``), for all pairs of labels
-except those with one label. Their blocks follow from the others: a token has one label, so its covariances sum to zero.
-The few columns of transitions, start and end scores are Hessian products.
+The W part sums f_s Cov(y_s, y_t) f_t^T over all pairs of tokens of a sentence, for all pairs of labels except those
+with one label. Their blocks follow from the others: a token has one label, so its covariances sum to zero. The few
+columns of transitions, start and end scores are Hessian products.
 
-A long sentence has too many pairs of tokens for memory. Its posterior is a Markov chain with steps Q_t
-(``covariance``), so Cov(y_s, y_t) = Cov(y_s, y_{t-1}) Q_t for s < t, and the sums over s follow from one another:
+The posterior of a sentence is a Markov chain with steps Q_t(i, j) = p(y_t = j | y_{t-1} = i, x), so
 
-    v_t = sum_{s <= t} f_s Cov(y_s, y_t) = v_{t-1} Q_t + f_t Cov(y_t),   W part = X + X^T,
-    X = sum_t (v_t - f_t Cov(y_t) / 2) f_t^T.
+    Cov(y_s, y_t) = Cov(y_s, y_{t-1}) Q_t,   s < t:
+
+covariances are followed from lag to lag, and dropped once they are negligible, as those behind them are then. A Gram
+matrix of few uncertain tokens carries most of H, and is computed in float64; the weights of the others are so small
+that float32 changes nothing.
 """
 
 from __future__ import annotations
-
-import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from tagtrace._progress import Progress
-from tagtrace.influence.curvature.covariance import label_covariances, posterior_step
+from tagtrace.tagger.convex.chains import Chain, Independent
 from tagtrace.tagger.convex.hessian_product import HessianProduct
-from tagtrace.tagger.recursions import ScaledRun, run
-from tagtrace.tagger.rows import Rows, pad_rows
-
-CELLS = 2**24
-"""Maximum size of tensors in memory: covariances (tokens x longest sentence x C^2) and features (tokens x C x D).
-
-A sentence whose covariances are larger takes the recursion."""
+from tagtrace.tagger.recursions import TINY
+from tagtrace.tagger.rows import Rows
 
 NEGLIGIBLE = 1e-12
 """Covariances below this are left out; ``Probes`` of the exact Hessian show whether that is small enough."""
+COARSE = 1e-6
+"""The same for a matrix that only preconditions, which is multiplied in float32."""
+HEAVY = 1e-3
+"""Weights above this are multiplied in float64."""
+SMALL = 20_000
+"""Up to this many tokens, everything is multiplied in float64."""
+WAITING = 2**15
+"""Number of pairs of tokens that are added together."""
+CELLS, DEVICE_CELLS = 2**22, 2**27
+"""Maximum number of values (tokens x labels x features) in memory at once, on the CPU and on a GPU."""
 
 
 @torch.no_grad()
-def dense_hessian(product: HessianProduct, progress: Progress | None = None) -> Tensor:
-    """H (P, P) in float64 at the theta ``product`` was made for; ``progress`` counts sentences."""
+def dense_hessian(product: HessianProduct, progress: Progress | None = None, *, is_coarse: bool = False) -> Tensor:
+    """H (P, P) in float64 at the theta ``product`` was made for; ``progress`` counts sentences.
+
+    ``is_coarse``: to a percent or so, for a preconditioner.
+    """
     head, objective = product.head, product.objective
     P, num_weights = head.num_parameters, head.weight.numel()
     hessian = head.weight.new_zeros(P, P)
-    _fill_weights(hessian[:num_weights, :num_weights], product, progress)
+    _fill_weights(hessian[:num_weights, :num_weights], product, progress, _limits(product, is_coarse))
     others = torch.arange(num_weights, P, device=hessian.device)
     if len(others):
         units = torch.zeros(len(others), P, dtype=hessian.dtype, device=hessian.device)
@@ -54,44 +61,34 @@ def dense_hessian(product: HessianProduct, progress: Progress | None = None) -> 
     return hessian
 
 
-def _fill_weights(matrix: Tensor, product: HessianProduct, progress: Progress | None) -> None:
+Limits = tuple[float, float]
+"""Weights below the first are left out, weights above the second are multiplied in float64."""
+
+
+def _limits(product: HessianProduct, is_coarse: bool) -> Limits:
+    if is_coarse:
+        return COARSE, torch.inf
+    num_tokens = sum(len(chunk.labels) for chunk in product.objective.chunks)
+    return (NEGLIGIBLE, HEAVY) if num_tokens > SMALL else (1e-3 * NEGLIGIBLE, 0.0)
+
+
+def _fill_weights(matrix: Tensor, product: HessianProduct, progress: Progress | None, limits: Limits) -> None:
     """Add the W part of (1/N) sum_i Cov_i to ``matrix``, zeros (C (D + 1), C (D + 1))."""
     head, objective = product.head, product.objective
     C, D = head.num_labels, head.dim + 1
     block = matrix.unflatten(1, (C, D)).unflatten(0, (C, D))  # (C, D + 1, C, D + 1), a view
     order = _rarest_first(product)
+    same, later = (_Pairs(block, order, limits, is_same) for is_same in (True, False))
     num_done = 0
-    for chunk in objective.chunks:
-        for part in _parts(chunk.sorted_by_length(), C, D):
-            features = torch.cat([part.features.double(), part.features.new_ones(len(part.features), 1).double()], 1)
-            recursion = run(head(features[:, :-1], part.lengths))
-            assert isinstance(recursion, ScaledRun)
-            if int(part.lengths[0]) > _longest_at_once(C):
-                _add_long_sentence(block, features, recursion, order)
-            else:
-                _add_covariances(block, features, part, recursion, order)
-            num_done += len(part.lengths)
-            if progress is not None:
-                progress(num_done, objective.num_sentences)
+    for chunk, chain in zip(objective.chunks, product.where.chains, strict=True):
+        _add_chunk(same, later, chunk, chain)
+        num_done += len(chunk.lengths)
+        if progress is not None:
+            progress(num_done, objective.num_sentences)
+    same.flush()
+    later.flush()
     matrix /= objective.num_sentences
     _complete(block, order)
-
-
-def _longest_at_once(C: int) -> int:
-    """Length of the longest sentence whose covariances fit in memory."""
-    return math.isqrt(CELLS) // C
-
-
-def _parts(chunk: Rows, C: int, D: int) -> Iterator[Rows]:
-    """The sentences of ``chunk`` in order, a few at a time; each long one alone."""
-    limit = _longest_at_once(C)
-    num_short = int((chunk.lengths <= limit).sum())  # the first: ``chunk`` is sorted by length
-    num_tokens = int(chunk.lengths[:num_short].sum())
-    if num_short:
-        short = Rows(chunk.features[:num_tokens], chunk.labels[:num_tokens], chunk.lengths[:num_short])
-        yield from short.chunks(max(CELLS // (C * max(int(short.lengths.max()) * C, D)), 1))
-    if num_short < len(chunk.lengths):
-        yield from Rows(chunk.features[num_tokens:], chunk.labels[num_tokens:], chunk.lengths[num_short:]).chunks(1)
 
 
 def _rarest_first(product: HessianProduct) -> list[int]:
@@ -100,51 +97,106 @@ def _rarest_first(product: HessianProduct) -> list[int]:
     return variance.sum(0).argsort().tolist()
 
 
-def _add_covariances(block: Tensor, features: Tensor, part: Rows, recursion: ScaledRun, order: list[int]) -> None:
-    """block[c, :, c'] += sum_{s, t} f_s Cov(y_s = c, y_t = c') f_t^T for c' not before c in ``order``, nor its last."""
-    covariances = label_covariances(recursion)  # (B, T, C, T, C)
-    padded = pad_rows(features, part.lengths)  # (B, T, D)
-    for place, c in enumerate(order[:-1]):
-        partners = order[place:-1]
-        weights = covariances[:, :, c, :, partners]  # (B, T, T, K)
-        live = weights.abs().amax((2, 3)) > NEGLIGIBLE  # (B, T): a certain token covaries with nothing
-        some = live.any(1)  # (B,)
-        spread = weights[some].transpose(2, 3).flatten(1, 2) @ padded[some]  # (B, T K, D)
-        spread = spread.view(*live[some].shape, len(partners), padded.shape[2])[live[some]]  # (live, K, D)
-        block[c][:, partners] += (padded[live].T @ spread.flatten(1)).unflatten(1, spread.shape[1:])
+def _add_chunk(same: _Pairs, later: _Pairs, chunk: Rows, chain: Chain) -> None:
+    """Add every pair of tokens of the chunk's sentences whose labels covary: a token with itself, then later ones."""
+    nodes, device = chain.nodes, chain.nodes.device
+    ends = torch.repeat_interleave(chain.last_rows, chain.lengths).to(device)  # (n,)
+    steps = _posterior_steps(chain)  # (n, C, C), or None
+    first = torch.arange(len(nodes), device=device)  # s
+    covariance = _own_covariance(nodes)  # (n, C, C)
+    lag = 0
+    while len(first):
+        live = covariance.abs().amax((1, 2)) > same.limits[0]
+        first, covariance = first[live], covariance[live]
+        (later if lag else same).add(chunk.features[first], chunk.features[first + lag], covariance)
+        lag += 1
+        if steps is None:
+            break
+        goes_on = first + lag <= ends[first]
+        first, covariance = first[goes_on], covariance[goes_on]
+        covariance = covariance @ steps[first + lag]
 
 
-def _add_long_sentence(block: Tensor, features: Tensor, recursion: ScaledRun, order: list[int]) -> None:
-    """As ``_add_covariances`` for one sentence, features (T, D), by the recursion over its tokens."""
-    known = order[:-1]
-    T, D = features.shape
-    least = NEGLIGIBLE * float(features.abs().max())
-    sums = features.new_zeros(D, len(known), len(order))  # v_t, of the known labels at s and all at t
-    for some in torch.arange(T).split(max(CELLS // (D * len(order) ** 2), 1)):
-        halves = features.new_empty(len(some), D, len(known), len(known))
-        for place, t in enumerate(some.tolist()):
-            own = _label_covariance(recursion, t)[known]  # (K, C)
-            spread = features[t].view(-1, 1, 1) * own  # f_t Cov(y_t), (D, K, C)
-            step = posterior_step(recursion.matrix, recursion.psi[t, 0] * recursion.beta[t, 0])  # Q_t (C, C)
-            sums = sums @ step + spread if t else spread
-            halves[place] = (sums - 0.5 * spread)[..., known]
-        live = halves.abs().amax((1, 2, 3)) > least  # (n,): a certain token covaries with nothing
-        _add_halves(block, halves[live], features[some.to(live.device)][live], known)
+def _own_covariance(nodes: Tensor) -> Tensor:
+    """diag(p) - p p^T of each token, (n, C, C), without cancellation where a label is nearly certain."""
+    found = -nodes.unsqueeze(2) * nodes.unsqueeze(1)
+    found.diagonal(dim1=1, dim2=2).zero_()
+    found.diagonal(dim1=1, dim2=2).copy_(-found.sum(2))
+    return found
 
 
-def _add_halves(block: Tensor, halves: Tensor, features: Tensor, known: list[int]) -> None:
-    """Add X and X^T, X = sum_t halves_t f_t^T for halves (n, D, K, K) and features (n, D)."""
-    for i, c in enumerate(known):
-        product = (halves[:, :, i].permute(1, 2, 0).flatten(0, 1) @ features).unflatten(0, (-1, len(known)))
-        block[c][:, known[i:]] += product[:, i:]  # (D, K - i, D)
-        for j, k in enumerate(known[: i + 1]):
-            block[k, :, c] += product[:, j].T
+def _posterior_steps(chain: Chain) -> Tensor | None:
+    """Q_t (n, C, C) of the step into each row; None if tokens do not depend on each other."""
+    if isinstance(chain, Independent):
+        return None
+    _, right, matrix = chain.edge_factors()  # (n, C), (C, C)
+    weights = matrix * right.unsqueeze(1)
+    return weights / weights.sum(2, keepdim=True).clamp(min=TINY)
 
 
-def _label_covariance(recursion: ScaledRun, t: int) -> Tensor:
-    """Cov(onehot(y_t)) of the first sentence, (C, C)."""
-    p = recursion.alpha[t, 0] * recursion.beta[t, 0]
-    return torch.diag(p) - torch.outer(p, p)
+class _Pairs:
+    """Pairs of tokens s, t, many at a time: block[c, :, k] += sum f_s Cov(y_s = c, y_t = k) f_t^T, and the same turned.
+
+    Only for k not before c in ``order``, nor its last label. ``is_same``: each token with itself.
+    """
+
+    def __init__(self, block: Tensor, order: list[int], limits: Limits, is_same: bool) -> None:
+        self.block, self.known, self.limits, self.is_same = block, order[:-1], limits, is_same
+        self.waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.count = 0
+
+    def add(self, first: Tensor, second: Tensor, covariance: Tensor) -> None:
+        """Features (m, D) of both, and Cov(y_s, y_t) (m, C, C)."""
+        if len(first):
+            self.waiting.append((first, second, covariance))
+            self.count += len(first)
+        if self.count >= WAITING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Add all pairs that wait."""
+        if not self.waiting:
+            return
+        first, second, covariance = (torch.cat(parts) for parts in zip(*self.waiting, strict=True))
+        self.waiting, self.count = [], 0
+        for place, c in enumerate(self.known):
+            weights = covariance[:, c, self.known[place:] if self.is_same else self.known]  # (m, K)
+            sizes = weights.abs().amax(1)
+            small = torch.float64 if first.is_cuda else torch.float32
+            heavy, live = sizes > self.limits[1], sizes > self.limits[0]
+            for chosen, dtype in ((heavy, torch.float64), (live & ~heavy, small)):
+                rows = chosen.nonzero().squeeze(1)
+                if len(rows):
+                    self._add(_gram(first[rows], second[rows], weights[rows], dtype), c, place)
+
+    def _add(self, product: Tensor, c: int, place: int) -> None:
+        """Add X (D, K, D) to the blocks of label c; of two different tokens, also its transpose."""
+        if self.is_same:
+            self.block[c][:, self.known[place:]] += product
+            return
+        for other, k in enumerate(self.known):
+            if other >= place:
+                self.block[c, :, k] += product[:, other]
+            if other <= place:
+                self.block[k, :, c] += product[:, other].T
+
+
+def _gram(first: Tensor, second: Tensor, weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """sum_m f_s w f_t^T for features (m, D) and weights (m, K), (D + 1, K, D + 1) in float64."""
+    K, D = weights.shape[1], first.shape[1] + 1
+    total = torch.zeros(D, K * D, dtype=dtype, device=first.device)
+    cells = DEVICE_CELLS if first.is_cuda else CELLS
+    size = max(cells // (K * D), 1)
+    for start in range(0, len(first), size):
+        some = slice(start, start + size)
+        left, right = _with_bias(first[some], dtype), _with_bias(second[some], dtype)  # (m, D)
+        spread = weights[some].to(dtype).unsqueeze(2) * right.unsqueeze(1)  # (m, K, D)
+        total.addmm_(left.T, spread.flatten(1))
+    return total.double().unflatten(1, (K, D))
+
+
+def _with_bias(features: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.cat([features.to(dtype), features.new_ones(len(features), 1, dtype=dtype)], 1)
 
 
 def _complete(block: Tensor, order: list[int]) -> None:

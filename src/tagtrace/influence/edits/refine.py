@@ -17,10 +17,9 @@ takes a few steps. They only go downhill, so the estimate cannot diverge, whatev
 loss is evaluated exactly at theta + d.
 
 **Passes.** One pass over the training data computes the true gradient of the rest at theta + d. With r the part of it
-that the quadratic missed, the problem gains r^T d: the same phi with s = R v - B H^-1 r, and d gains -H^-1 r. If the
-other sentences are more certain than the quadratic assumes, d went too far: the true slope along the move is then
-positive at its end, and d is moved back to where a straight line between the slopes at both ends is zero. No move is
-longer than half the one before. All groups share each pass (``nearby``).
+that the quadratic missed, the problem gains r^T d: the same phi with s = R v - B H^-1 r, and d gains -H^-1 r. Where the
+other sentences are more certain than the quadratic assumes, these moves would grow, so no move is longer than half the
+one before. All groups share each pass (``nearby``).
 
 If H is too large to be inverted, nothing is taken to second order (``iterated``): every group takes a few quasi-Newton
 steps of retraining, and all groups share their passes and solves.
@@ -39,7 +38,7 @@ from tagtrace._checks import OptionError
 from tagtrace.influence.curvature.solvers import Cholesky, Solver
 from tagtrace.influence.edits.edit import EditedSentences, Group
 from tagtrace.influence.edits.effect import Effect, effect
-from tagtrace.influence.edits.iterated import NUM_ITERATED, OVERSHOT, EditedProblem, Iterated, Walk
+from tagtrace.influence.edits.iterated import NUM_ITERATED, EditedProblem, Iterated, Walk
 from tagtrace.influence.edits.lbfgs import minimise
 from tagtrace.influence.query import Query
 from tagtrace.tagger.convex.nearby import nearby_gradients
@@ -187,16 +186,9 @@ class _Step:
         """The length of the difference of two steps, (G,)."""
         return _Step(self.where, self.change - other.change, self.pull - other.pull).length()
 
-    def scaled(self, share: float) -> _Step:
-        return _Step(share * self.where, share * self.change, share * self.pull)
-
     def towards(self, other: _Step, share: Tensor) -> _Step:
         """The step at a share (G,) of the way to the other."""
         return _Step(*(torch.lerp(mine, its, share.unsqueeze(1)) for mine, its in self._pairs(other)))
-
-    def chosen(self, which: Tensor, other: _Step) -> _Step:
-        """This step, or the other where ``which`` (G,) is True."""
-        return _Step(*(torch.where(which.unsqueeze(1), its, mine) for mine, its in self._pairs(other)))
 
     def _pairs(self, other: _Step) -> tuple[tuple[Tensor, Tensor], ...]:
         return (self.where, other.where), (self.change, other.change), (self.pull, other.pull)
@@ -207,7 +199,6 @@ class _Quadratic(Walk):
 
     def __init__(self, problem: _Problem) -> None:
         self.problem, self.ahead = problem, problem.solve()
-        self.here, self.slope = self.ahead.scaled(0.0), problem.edit_gradient(torch.zeros_like(self.ahead.change))
         self.longest = CONTRACTION * self.ahead.length()  # (G,)
 
     @property
@@ -215,16 +206,10 @@ class _Quadratic(Walk):
         return self.ahead.change
 
     def advance(self, truth: Tensor) -> None:
-        problem, here, ahead, slope, longest = self.problem, self.here, self.ahead, self.slope, self.longest
-        gradient = truth + problem.edit_gradient(ahead.change)  # grad F (G, P)
-        move = ahead.change - here.change
-        down, up = -(slope * move).sum(1), (gradient * move).sum(1)  # (G,)
-        is_past = up > OVERSHOT * down
-        back = here.towards(ahead, down / (down + up).clamp(min=1e-300))
-        on = problem.solve(ahead, truth - ahead.pull - problem.own_surprise(ahead.change))
-        on = ahead.towards(on, (longest / on.distance(ahead).clamp(min=1e-300)).clamp(max=1.0))
-        self.here, self.slope = ahead.chosen(is_past, here), torch.where(is_past.unsqueeze(1), slope, gradient)
-        self.ahead, self.longest = on.chosen(is_past, back), torch.where(is_past, longest, CONTRACTION * longest)
+        missed = truth - self.ahead.pull - self.problem.own_surprise(self.ahead.change)
+        on = self.problem.solve(self.ahead, missed)
+        share = (self.longest / on.distance(self.ahead).clamp(min=1e-300)).clamp(max=1.0)
+        self.ahead, self.longest = self.ahead.towards(on, share), CONTRACTION * self.longest
 
 
 class _Problem(EditedProblem):

@@ -54,9 +54,16 @@ class Model:
     held: HeldOut | None
     explainers: Explainers
 
-    def __init__(self, index: Index, tagger: Tagger, decisions: Decisions, held: HeldOut | None = None) -> None:
+    def __init__(
+        self,
+        index: Index,
+        tagger: Tagger,
+        decisions: Decisions,
+        held: HeldOut | None = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
         self.index, self.tagger, self.decisions, self.held = index, tagger, decisions, held
-        self.explainers = Explainers(index)
+        self.explainers = Explainers(index, device)
         self._encoding = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="predictions")
         self._is_stopped = False

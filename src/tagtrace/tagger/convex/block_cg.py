@@ -19,7 +19,7 @@ from torch import Tensor
 LinearMap = Callable[[Tensor], Tensor]
 """(Q, P) -> (Q, P): a symmetric positive definite matrix times each row."""
 
-PATIENCE = 8
+PATIENCE = 25
 """Number of steps without progress after which rounding is assumed to be the limit."""
 MAX_ROUNDS = 8
 """Maximum number of times that a residual is solved for again."""
@@ -74,11 +74,16 @@ def solve_refined(
     right: Tensor,
     tolerance: float,
     max_steps: int = 500,
+    start: Tensor | None = None,
 ) -> Solved:
-    """The same by ``fast`` products, with the residual computed by ``exact`` ones, which take over if ``fast`` fail."""
-    value, residual, num_steps = torch.zeros_like(right), right, 0
+    """The same by ``fast`` products, with the residual computed by ``exact`` ones, which take over if ``fast`` fail.
+
+    ``start`` (Q, P) is a first guess.
+    """
+    value, num_steps = torch.zeros_like(right) if start is None else start.clone(), 0
+    residual = right if start is None else right - exact(start)
     size = right.norm(dim=1).clamp(min=1e-300)
-    relative = right.norm(dim=1) / size  # 1, or 0
+    relative = residual.norm(dim=1) / size
     for _ in range(MAX_ROUNDS):
         live = (relative > tolerance).nonzero().squeeze(1)
         if len(live) == 0 or num_steps >= max_steps:

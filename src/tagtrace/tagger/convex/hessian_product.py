@@ -4,7 +4,8 @@ H v = (1/N) sum_t dp_t f_t^T for W, and likewise for transitions, plus lambda v,
 marginals when the logits move along B v (``chains``). A token whose label is certain neither moves nor makes others
 move: |Cov(y_s, y_t)|^2 <= Var(y_s) Var(y_t). With ``negligible`` above 0, tokens with 1 - sum_c p_t(c)^2 below it are
 left out, which makes products cheap where a tagger is sure; the solvers that use such products (``block_cg``) compare
-their result with exact ones.
+their result with exact ones. In exact products such tokens are multiplied in float32: their share is so small that
+rounding it changes nothing.
 """
 
 from __future__ import annotations
@@ -27,15 +28,23 @@ UNCERTAIN = 1e-5
 
 
 @dataclass(frozen=True)
+class _Moving:
+    """Tokens that move: their places in a chain, their rows of the features, and the dtype of products with these."""
+
+    places: Tensor | None
+    """(m,) of the chain's n tokens; None if all of them move."""
+    rows: Tensor | None
+    """(m,) rows of the features; None if these are all of them."""
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
 class _Block:
-    """Sentences of one chunk: their chain, and which of its tokens move, as places in the chain and as features."""
+    """Sentences of one chunk: their features, their chain, and which of its tokens move."""
 
     features: Tensor
     chain: Chain
-    live: Tensor | None
-    """(m,) of the chain's n tokens; None if all of them move."""
-    rows: Tensor | None
-    """(m,) rows of ``features``; None if these are all of them."""
+    moving: list[_Moving]
 
 
 class HessianProduct:
@@ -59,7 +68,7 @@ class HessianProduct:
         self.objective, self.where, self.dtype = objective, where, dtype
         self.head = objective.head.at(where.theta)
         parts = zip(objective.chunks, where.chains, strict=True)
-        found = [_block(chunk.features, chain, negligible) for chunk, chain in parts]
+        found = [_block(chunk.features, chain, dtype, negligible) for chunk, chain in parts]
         self.blocks = [block for block in found if len(block.chain.nodes)]
 
     @torch.no_grad()
@@ -77,10 +86,10 @@ class HessianProduct:
         """The sums over tokens for (Q, P)."""
         parts = {name: part.movedim(0, -1) for name, part in self.head.unflatten(vectors).items()}  # (..., Q)
         product = {name: torch.zeros_like(part) for name, part in parts.items()}
-        weight = (parts["weight"][1:] - parts["weight"][:1]).to(self.dtype)  # (C - 1, D + 1, Q)
+        weight = parts["weight"][1:] - parts["weight"][:1]  # (C - 1, D + 1, Q)
         directions = self._directions(parts, len(vectors))
         for block in self.blocks:
-            moved = block.chain.tangent(_moved_logits(block, weight), directions)
+            moved = block.chain.tangent(_moved_logits(block, weight, self.dtype), directions)
             product["weight"] += _back(block, moved.nodes)
             for name, value in (("transitions", moved.edges), ("start", moved.first), ("end", moved.last)):
                 if name in product:
@@ -96,34 +105,48 @@ class HessianProduct:
         return Directions(*named).to(self.dtype)
 
 
-def _moved_logits(block: _Block, weight: Tensor) -> Tensor:
+def _moved_logits(block: _Block, weight: Tensor, dtype: torch.dtype) -> Tensor:
     """The change of the logits along W (C - 1, D + 1, Q), zero for the first label, (n, C, Q)."""
-    flat = weight.movedim(1, 2).flatten(0, 1)  # ((C - 1) Q, D + 1)
-    moved = weight.new_zeros(len(block.chain.nodes), weight.shape[0] + 1, weight.shape[2])
+    labels, _, Q = weight.shape
+    moved = torch.zeros(len(block.chain.nodes), labels + 1, Q, dtype=dtype, device=weight.device)
     if not bool(weight.any()):  # only transitions move
         return moved
-    found = project(block.features, flat[:, :-1].contiguous(), block.rows).add_(flat[:, -1])
-    found = found.unflatten(1, (weight.shape[0], weight.shape[2]))  # (m, C - 1, Q)
-    if block.live is None:
-        moved[:, 1:] = found
-    else:
-        moved[block.live, 1:] = found
+    flat = weight.movedim(1, 2).flatten(0, 1)  # ((C - 1) Q, D + 1)
+    for some in block.moving:
+        table = flat.to(some.dtype)
+        found = project(block.features, table[:, :-1].contiguous(), some.rows).add_(table[:, -1])
+        found = found.unflatten(1, (labels, Q)).to(dtype)  # (m, C - 1, Q)
+        if some.places is None:
+            moved[:, 1:] = found
+        else:
+            moved[some.places, 1:] = found
     return moved
 
 
 def _back(block: _Block, nodes: Tensor) -> Tensor:
     """sum_t dp_t f_t^T, (C, D + 1, Q), for (n, C, Q)."""
-    values = nodes[:, 1:] if block.live is None else nodes[block.live, 1:]
-    flat = values.flatten(1)  # (m, (C - 1) Q)
-    found = torch.cat([gather(block.features, flat, block.rows), flat.sum(0).unsqueeze(1)], 1)
-    found = found.unflatten(0, values.shape[1:]).movedim(1, 2)  # (C - 1, D + 1, Q)
-    return torch.cat([-found.sum(0, keepdim=True), found]).double()
+    _, labels, Q = nodes.shape
+    D = block.features.shape[1] + 1
+    total = torch.zeros((labels - 1) * Q, D, dtype=torch.float64, device=nodes.device)
+    for some in block.moving:
+        values = nodes[:, 1:] if some.places is None else nodes[some.places, 1:]
+        flat = values.flatten(1).to(some.dtype)  # (m, (C - 1) Q)
+        total[:, :-1] += gather(block.features, flat, some.rows)
+        total[:, -1] += flat.sum(0)
+    found = total.unflatten(0, (labels - 1, Q)).movedim(1, 2)  # (C - 1, D + 1, Q)
+    return torch.cat([-found.sum(0, keepdim=True), found])
 
 
-def _block(features: Tensor, chain: Chain, negligible: float) -> _Block:
-    if negligible <= 0.0:
-        return _Block(features, chain, None, None)
-    return _Block(features, *chain.restricted(uncertainty(chain.nodes) > negligible))
+def _block(features: Tensor, chain: Chain, dtype: torch.dtype, negligible: float) -> _Block:
+    if negligible > 0.0:
+        found, places, rows = chain.restricted(uncertainty(chain.nodes) > negligible)
+        return _Block(features, found, [_Moving(places, rows, dtype)])
+    if dtype == torch.float64 and not features.is_cuda:
+        is_live = uncertainty(chain.nodes) > UNCERTAIN
+        kinds = ((is_live, torch.float64), (~is_live, torch.float32))
+        rows = [(mask.nonzero().squeeze(1), kind) for mask, kind in kinds]
+        return _Block(features, chain, [_Moving(some, some, kind) for some, kind in rows if len(some)])
+    return _Block(features, chain, [_Moving(None, None, dtype)])
 
 
 def uncertainty(nodes: Tensor) -> Tensor:

@@ -5,8 +5,8 @@ refine needs the inverse too. So the inverse is kept, with ``Probes`` to estimat
 is not kept, because it refers to the training data.
 
 However x is computed, rounding it to float64 leaves a residual of about eps |K| |x| (measured: a step of iterative
-refinement reduces it by a factor of 1.4 to 2.4). Where K is so ill-conditioned that this is above ``WORST_RESIDUAL``, a
-solve is judged by that, up to ``WORST_ROUNDED``.
+refinement reduces it by a factor of 1.4 to 2.4). Where K is so ill-conditioned that this is above
+``WORST_ASSEMBLED``, a solve is judged by that, up to ``WORST_ROUNDED``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from torch import Tensor
 from tagtrace._progress import Progress
 from tagtrace.influence.curvature.operators import Operator
 from tagtrace.influence.curvature.solvers.probes import Probes
-from tagtrace.influence.curvature.solvers.solution import WORST_RESIDUAL, Solution, SolveError, Solver
+from tagtrace.influence.curvature.solvers.solution import Solution, SolveError, Solver
 
+WORST_ASSEMBLED = 1e-5
+"""Largest residual of a solve: the small weights of a large Hessian are multiplied in float32."""
 WORST_ROUNDED = 1e-4
 """The largest residual that may be attributed to rounding."""
 
@@ -59,6 +61,6 @@ class Cholesky(Solver):
         right = right.to(self.inverse)
         value = right @ self.inverse
         residual = self.probes.residual(value, right)
-        allowed = self.probes.rounding(value, right).mul(4.0).clamp(WORST_RESIDUAL, WORST_ROUNDED)
+        allowed = self.probes.rounding(value, right).mul(4.0).clamp(WORST_ASSEMBLED, WORST_ROUNDED)
         is_good = bool((residual <= allowed).all())
         return Solution(value, residual, 1, "exact" if is_good else "not converged")

@@ -1,0 +1,238 @@
+"""The engine at the size of CoNLL-2003, compared with an older checkout of tagtrace in the same run.
+
+    python benchmarks/curvature.py --data ../shared/data/conll2003/train.txt.gz --landed OLD --out RESULTS
+
+*queries*: a CRF head on 203,621 tokens with D = 768 and C = 9, refitted; curvature from nothing and 50 queries, here
+(``cg``, residual at most 1e-4) and by the dense inverse of the checkout OLD (its folder; left out without --landed).
+Features are random rows for each word, with a little of its neighbours'. *refine*: 200 segments refined, and a few of
+them verified. *large*: 73 labels made of the 9 by the word's hash, P = 60,000, with refine and verify. Each part runs
+in a process of its own; memory is the most at any moment on top of the imports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+from zlib import crc32
+
+import torch
+from torch import Tensor
+
+from tagtrace.data import Corpus, LabelSet, Sentence, read_corpus
+from tagtrace.index import Index, IndexOptions, build_index, open_index
+from tagtrace.influence import Edit, Explainer, Query
+from tagtrace.tagger import Encoder, new_tagger
+
+NUM_QUERIES = 50
+PARTS = ("queries", "landed", "refine", "large")
+
+
+class WordEncoder(Encoder):
+    """A random row for each word, plus a little of its neighbours'."""
+
+    kind = "words"
+    trainable = False
+    table: Tensor
+
+    def __init__(self, dim: int, num_rows: int = 8192) -> None:
+        super().__init__()
+        self.dim = dim
+        generator = torch.Generator().manual_seed(0)
+        self.register_buffer("table", torch.randn(num_rows, dim, generator=generator))
+
+    def prepare(self, sentence: Sentence) -> list[int]:
+        return [crc32(token.encode()) % len(self.table) for token in sentence.tokens]
+
+    def forward(self, batch: Sequence[list[int]]) -> Tensor:
+        found = []
+        for rows in batch:
+            own = self.table[torch.tensor(rows)]
+            padded = torch.nn.functional.pad(own, (0, 0, 1, 1))
+            found.append((own + 0.4 * (padded[:-2] + padded[2:])) / self.dim**0.25)
+        return torch.cat(found)
+
+    def save(self, folder: Path) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        raise NotImplementedError
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="CoNLL-2003 train")
+    parser.add_argument("--landed", type=Path, help="an older checkout to compare with")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--part", nargs=2, metavar=("PART", "INDEX"), help="for internal use")
+    arguments = parser.parse_args()
+    if arguments.part:
+        print(json.dumps(run_part(arguments.part[0], Path(arguments.part[1]))))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        results = measure(arguments, Path(temporary))
+    if arguments.out:
+        kept = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+        arguments.out.write_text(json.dumps({**kept, **results}, indent=1) + "\n")
+
+
+def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    corpus = read_corpus(arguments.data)
+    results: dict[str, Any] = {"threads": torch.get_num_threads(), "load_average": os.getloadavg()[0]}
+    if {"queries", "landed", "refine"} & set(arguments.only):
+        results["index"] = make_index(corpus, folder / "index", 768)
+    if "large" in arguments.only:
+        results["large_index"] = make_index(many_labels(corpus), folder / "large", 748)
+    print(json.dumps(results), flush=True)
+    for part in arguments.only:
+        if part == "landed" and not arguments.landed:
+            continue
+        source = arguments.landed / "src" if part == "landed" else None
+        results[part] = in_process(part, folder / ("large" if part == "large" else "index"), source)
+        print(part, json.dumps(results[part]), flush=True)
+    if "landed" in results and "queries" in results:
+        results["times_faster"] = round(results["landed"]["all_s"] / results["queries"]["all_s"], 1)
+    return results
+
+
+def make_index(corpus: Corpus, folder: Path, dim: int) -> dict[str, Any]:
+    labels = LabelSet.from_sentences(corpus.sentences, "plain" if dim == 748 else corpus.normalised_scheme)
+    index, seconds = timed(
+        lambda: build_index(new_tagger(WordEncoder(dim), labels), corpus, folder, IndexOptions(l2=1.0))
+    )
+    uncertain = sum(int((shard.errors.abs().amax(1) > 1e-3).sum()) for shard in index.shards)
+    return {
+        "seconds": round(seconds, 1),
+        "tokens": index.num_tokens,
+        "parameters": index.head.num_parameters,
+        "max_gradient": index.manifest.fit.max_gradient,
+        "tokens_with_an_error_above_0.001": uncertain,
+        "megabytes": round(index.num_bytes / 1e6, 1),
+    }
+
+
+def many_labels(corpus: Corpus) -> Corpus:
+    """73 labels: O, and each other label in 9 kinds by the word's hash."""
+
+    def label(token: str, given: str) -> str:
+        return "O" if given == "O" else f"{given.replace('-', '')}{crc32(token.encode()) % 9}"
+
+    sentences = [
+        replace(one, labels=tuple(label(*pair) for pair in zip(one.tokens, one.labels, strict=True)))
+        for one in corpus.sentences[:4000]
+    ]
+    return corpus.with_sentences(sentences)
+
+
+def in_process(part: str, index: Path, source: Path | None) -> dict[str, Any]:
+    environment = {**os.environ, **({"PYTHONPATH": str(source)} if source else {})}
+    command = [sys.executable, __file__, "--part", part, str(index)]
+    found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return json.loads(found.stdout.splitlines()[-1])
+
+
+def run_part(part: str, folder: Path) -> dict[str, Any]:
+    index = open_index(folder)
+    queries = draw_queries(index)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = memory("VmRSS")
+    found = {"queries": ask, "landed": ask_landed, "refine": refine, "large": large}[part](index, queries)
+    return {**found, "at_most_mb": round(memory("VmHWM") - before, 1)}
+
+
+def draw_queries(index: Index) -> list[Query]:
+    """Tokens of training sentences with two features turned: something that the head has not seen."""
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for number in torch.randperm(index.num_sentences, generator=generator)[:NUM_QUERIES].tolist():
+        rows = index.sentence_rows(number, torch.float64)
+        place = int(torch.randint(0, len(rows.labels), (1,), generator=generator))
+        found.append(Query(rows.features.roll(1, 1), rows.labels, place, place + 1))
+    return found
+
+
+def ask(index: Index, queries: list[Query]) -> dict[str, Any]:
+    """Curvature from nothing by ``cg`` and all queries."""
+    explainer = Explainer(index, "cg")
+    gradients = torch.stack([query.gradient(explainer.head) for query in queries])
+    solver, prepare = timed(lambda: explainer.solver)
+    solution, solve = timed(lambda: solver.try_solve(gradients))
+
+    def score() -> None:
+        scorer = explainer._scorer("token", 1)
+        for query, direction in zip(queries, solution.value, strict=True):
+            scorer.score(query, "influence", torch.arange(len(scorer.candidates)), 100, direction)
+
+    _, scan = timed(score)
+    return {
+        "prepare_s": round(prepare, 2), "solve_s": round(solve, 2), "scan_s": round(scan, 2),
+        "all_s": round(prepare + solve + scan, 2), "steps": solution.num_steps,
+        "residual": float(solution.residual.max()),
+    }  # fmt: skip
+
+
+def ask_landed(index: Index, queries: list[Query]) -> dict[str, Any]:
+    """The same by the dense inverse, with the API of either checkout."""
+    explainer = Explainer(index, "dense")
+    _, prepare = timed(lambda: explainer.solver)
+    _, scan = timed(lambda: [explainer.explain(query, top=100) for query in queries])
+    return {"prepare_s": round(prepare, 2), "scan_s": round(scan, 2), "all_s": round(prepare + scan, 2)}
+
+
+def refine(index: Index, queries: list[Query]) -> dict[str, Any]:
+    """200 segments of a query, refined together; the first ten verified one by one."""
+    explainer = Explainer(index, "auto")
+    explainer.prepare("influence", "refine")
+    _ = explainer.optimum, explainer.refiner, explainer.retrainer
+    return _refine_and_verify(explainer, queries[0], 100, 10)
+
+
+def large(index: Index, queries: list[Query]) -> dict[str, Any]:
+    explainer = Explainer(index, "auto")
+    found = ask(index, queries[:8])
+    _ = explainer.optimum
+    return {"parameters": index.head.num_parameters, **found, **_refine_and_verify(explainer, queries[0], 5, 3)}
+
+
+def _refine_and_verify(explainer: Explainer, query: Query, top: int, num_verified: int) -> dict[str, Any]:
+    shown = explainer.explain(query, top=top)
+    segments = [one for pair in zip(shown.supporters, shown.opposers, strict=False) for one in pair]
+    groups = [[Edit(one.sentence_number, one.start, one.stop)] for one in segments]
+    refined, refine_s = timed(lambda: explainer.refiner.effects(groups, query))
+    verified, verify_s = timed(lambda: [explainer.verify(query, one) for one in segments[:num_verified]])
+    pairs = [(one.change, other.verified.change) for one, other in zip(refined, verified, strict=False)]  # type: ignore[union-attr]
+    return {
+        "segments": len(segments),
+        "refine_s": round(refine_s, 2),
+        "verify_one_s": round(verify_s / num_verified, 3),
+        "refine_share_of_verify": round(refine_s / (verify_s / num_verified * len(segments)), 4),
+        "refined_and_verified": pairs,
+    }
+
+
+def memory(name: str) -> float:
+    """MB of this process by the name in /proc/self/status."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) / 1e3
+    raise ValueError(name)
+
+
+def timed(step: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    found = step()
+    return found, time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

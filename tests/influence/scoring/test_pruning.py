@@ -1,0 +1,77 @@
+"""Tokens that cannot be among the strongest are not read, and nothing is missed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tagtrace.index import Shard, token_errors
+from tagtrace.influence import Candidates
+from tagtrace.influence.explain import strongest
+from tagtrace.influence.scoring import scorer as module
+from tagtrace.influence.scoring.scorer import Scorer
+from tagtrace.influence.scoring.token_pass import TokenPass
+from tagtrace.tagger import Head, HeadOptions
+from tagtrace.tagger.rows import positions
+from tests.strategies import HEADS, LABELS, random_rows, random_theta
+
+LENGTHS = (40, 3, 25, 60, 11, 30, 50, 8, 45) * 4
+
+
+def made(options: HeadOptions, num_shards: int) -> Scorer:
+    """A scorer of tokens most of which are certain."""
+    head = Head(4, LABELS, options).double()
+    head.set_flat(3.0 * random_theta(head))
+    passes = []
+    for number in range(num_shards):
+        rows = random_rows(number, LENGTHS)
+        errors = token_errors(head, rows).float()
+        passes.append(TokenPass(head, Shard(rows.features.half(), errors, rows.labels, rows.lengths, 0, 0)))
+    lengths = torch.tensor(LENGTHS * num_shards)
+    numbers = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    places = positions(lengths)
+    segments = torch.stack([numbers, places, places + 1], 1)
+    index = SimpleNamespace(head=head, num_sentences=len(lengths))
+
+    def never() -> object:
+        raise AssertionError("the direction is given")
+
+    return Scorer(index, Candidates(segments, "token"), passes, never, never)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", HEADS)
+@pytest.mark.parametrize("is_filtered", [True, False])
+def test_the_strongest_are_those_of_all_scores(
+    options: HeadOptions, is_filtered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "NUM_LEADING", 300)
+    scorer = made(options, 2)
+    which = torch.arange(len(scorer.candidates))
+    if is_filtered:
+        which = which[which % 3 != 0]
+    num_fewer = 0
+    for seed in range(3):
+        direction = random_theta(scorer.head, seed)
+        every = scorer._products(direction)
+        found, values = scorer._strong_products(direction, which, 5)
+        for sign in (1.0, -1.0):
+            expected = strongest(every[which], which, 5, sign)
+            assert [number for number, _ in strongest(values, found, 5, sign)] == [number for number, _ in expected]
+        torch.testing.assert_close(values, every[found], rtol=1e-4, atol=1e-6)
+        num_fewer += len(found) < 0.2 * len(which)
+    assert num_fewer >= 2
+
+
+def test_a_bound_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail: with norms that are a hundredth of the true ones, strong tokens are left out."""
+    monkeypatch.setattr(module, "NUM_LEADING", 40)
+    scorer = made(HEADS[0], 1)
+    which, true_norms = torch.arange(len(scorer.candidates)), TokenPass.feature_norms
+    directions = [random_theta(scorer.head, seed) for seed in range(5)]
+    expected = [strongest(scorer._products(one), which, 5, 1.0) for one in directions]
+    monkeypatch.setattr(TokenPass, "feature_norms", lambda self: 0.01 * true_norms(self))
+    found = [scorer._strong_products(one, which, 5) for one in directions]
+    places = [[number for number, _ in strongest(values, some, 5, 1.0)] for some, values in found]
+    assert places != [[number for number, _ in one] for one in expected]

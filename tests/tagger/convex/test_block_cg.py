@@ -1,0 +1,75 @@
+"""Block conjugate gradients against dense solves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tagtrace.tagger.convex.block_cg import block_cg, solve_refined
+
+
+def system(size: int = 60, condition: float = 1e3) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    turn = torch.linalg.qr(torch.randn(size, size, generator=generator, dtype=torch.float64))[0]
+    return turn @ torch.diag(torch.logspace(0, torch.tensor(condition).log10().item(), size).double()) @ turn.T
+
+
+def rights(count: int, size: int = 60) -> Tensor:
+    return torch.randn(count, size, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def test_many_right_hand_sides_need_fewer_steps_than_one() -> None:
+    matrix, right = system(), rights(12)
+    together = block_cg(lambda v: v @ matrix, torch.clone, right, 1e-10)
+    alone = [block_cg(lambda v: v @ matrix, torch.clone, one.unsqueeze(0), 1e-10) for one in right]
+    torch.testing.assert_close(together.value, torch.linalg.solve(matrix, right.T).T, rtol=0, atol=1e-8)
+    torch.testing.assert_close(torch.cat([one.value for one in alone]), together.value, rtol=0, atol=1e-8)
+    assert together.num_steps < 0.5 * min(one.num_steps for one in alone)
+
+
+def test_right_hand_sides_that_depend_on_each_other_and_zeros_are_solved() -> None:
+    matrix, right = system(condition=50.0), rights(3)
+    right = torch.cat([right, right[:1] + right[1:2], torch.zeros(1, 60, dtype=torch.float64), 1e9 * right[2:]])
+    found = block_cg(lambda v: v @ matrix, torch.clone, right, 1e-10)
+    expected = torch.linalg.solve(matrix, right.T).T
+    torch.testing.assert_close(found.value, expected, rtol=1e-7, atol=1e-7)
+    assert float(found.residual.max()) <= 1e-10
+    assert not found.value[4].any()
+
+
+def test_rough_products_are_refined_by_exact_ones() -> None:
+    matrix, right = system(), rights(5)
+    rough = matrix + 1e-3 * system(condition=10.0)
+
+    def coarse(vectors: Tensor) -> Tensor:
+        return (vectors.float() @ rough.float()).double()
+
+    plain = block_cg(coarse, torch.clone, right, 1e-9)
+    true = (plain.value @ matrix - right).norm(dim=1) / right.norm(dim=1)
+    assert float(true.max()) > 1e-4, "these products alone are not enough"
+    found = solve_refined(lambda v: v @ matrix, coarse, torch.clone, right, 1e-9)
+    residual = (found.value @ matrix - right).norm(dim=1) / right.norm(dim=1)
+    assert float(residual.max()) <= 1e-9
+    torch.testing.assert_close(found.residual, residual, rtol=0.5, atol=1e-12)
+
+
+def test_useless_products_are_replaced_by_exact_ones() -> None:
+    matrix, right = system(condition=30.0), rights(2)
+    found = solve_refined(lambda v: v @ matrix, lambda v: -v, torch.clone, right, 1e-9)
+    assert float(found.residual.max()) <= 1e-9
+
+
+def test_a_budget_of_steps_ends_a_solve_honestly() -> None:
+    matrix, right = system(condition=1e6), rights(1)
+    found = solve_refined(lambda v: v @ matrix, lambda v: v @ matrix, torch.clone, right, 1e-9, max_steps=5)
+    true = (found.value @ matrix - right).norm(dim=1) / right.norm(dim=1)
+    assert found.num_steps <= 5
+    assert float(true.max()) > 1e-9
+    torch.testing.assert_close(found.residual, true)
+
+
+def test_a_start_is_used() -> None:
+    matrix, right = system(), rights(2)
+    answer = torch.linalg.solve(matrix, right.T).T
+    found = solve_refined(lambda v: v @ matrix, lambda v: v @ matrix, torch.clone, right, 1e-6, start=answer)
+    assert found.num_steps == 0

@@ -1,0 +1,111 @@
+"""Every kind of chain against the padded recursions, and chains in which certain tokens do not move."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tagtrace.tagger import Head, HeadOptions
+from tagtrace.tagger.convex import products
+from tagtrace.tagger.convex.chains import CompiledChain, Directions, Independent, PaddedChain, make_chain
+from tests.strategies import HEADS, LABELS, random_theta
+
+LENGTHS = torch.tensor([5, 1, 8, 2, 3])
+C, Q = 3, 4
+
+
+def wild(options: HeadOptions) -> Head:
+    head = Head(4, LABELS, options).double()
+    head.set_flat(random_theta(head))
+    return head
+
+
+def emissions(scale: float = 2.0) -> Tensor:
+    generator = torch.Generator().manual_seed(3)
+    return scale * torch.randn(int(LENGTHS.sum()), C, generator=generator, dtype=torch.float64)
+
+
+def directions(count: int) -> tuple[Tensor, Directions]:
+    generator = torch.Generator().manual_seed(4)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, count, generator=generator, dtype=torch.float64)
+
+    return draw(int(LENGTHS.sum()), C), Directions(draw(C, C), draw(C), draw(C))
+
+
+def padded(head: Head, given: Tensor) -> PaddedChain:
+    edges, start, end = (part.detach().double() for part in head.edge_scores())
+    return PaddedChain((edges, start, end), given, LENGTHS)
+
+
+@pytest.mark.parametrize("options", [one for one in HEADS if one.kind == "crf"])
+@pytest.mark.parametrize("count", [1, Q])
+@pytest.mark.parametrize(("dtype", "precision"), [(torch.float64, 1e-12), (torch.float32, 1e-4)])
+def test_compiled_chains_are_the_padded_ones(
+    options: HeadOptions, count: int, dtype: torch.dtype, precision: float
+) -> None:
+    head, (moved, given) = wild(options), directions(count)
+    found, expected = make_chain(head, emissions(), LENGTHS), padded(head, emissions())
+    assert isinstance(found, CompiledChain)
+    torch.testing.assert_close(found.nodes, expected.nodes, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.log_z, expected.log_z, rtol=0, atol=1e-11)
+    torch.testing.assert_close(found.edge_sum(), expected.edge_sum(), rtol=0, atol=1e-12)
+    left, right, matrix = found.edge_factors()
+    theirs = expected.edge_factors()
+    inside = torch.ones(len(left), dtype=torch.bool)
+    inside[found.first_rows] = False
+    ours = (left.roll(1, 0).unsqueeze(2) * matrix * right.unsqueeze(1))[inside]
+    other = (theirs[0].roll(1, 0).unsqueeze(2) * theirs[2] * theirs[1].unsqueeze(1))[inside]
+    torch.testing.assert_close(ours, other, rtol=0, atol=1e-12)
+    one, two = found.tangent(moved.to(dtype), given), expected.tangent(moved, given)
+    for name in ("nodes", "edges", "first", "last"):
+        torch.testing.assert_close(getattr(one, name).double(), getattr(two, name), rtol=0, atol=precision)
+
+
+def test_independent_tokens_are_a_chain_without_edges() -> None:
+    head, (moved, given) = wild(HeadOptions("softmax")), directions(Q)
+    found, expected = make_chain(head, emissions(), LENGTHS), padded(head, emissions())
+    assert isinstance(found, Independent)
+    still = Directions(*(torch.zeros_like(part) for part in (given.edges, given.start, given.end)))
+    torch.testing.assert_close(found.nodes, expected.nodes, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.log_z, expected.log_z, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        found.tangent(moved, given).nodes, expected.tangent(moved, still).nodes, rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("options", HEADS)
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("count", [1, Q])
+def test_certain_tokens_can_be_left_out(
+    options: HeadOptions, compiled: bool, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens 2 of the first sentence, 0, 3, 4 and 7 of the third, and the whole of the second are certain."""
+    monkeypatch.setattr(products, "USE_LOOPS", compiled)
+    head, (moved, given) = wild(options), directions(count)
+    sure = torch.zeros(len(moved), dtype=torch.bool)
+    sure[[2, 5, 6, 9, 10, 13]] = True
+    logits = emissions()
+    logits[sure] = torch.tensor([60.0, 0.0, 0.0], dtype=torch.float64)
+    whole = make_chain(head, logits, LENGTHS)
+    expected = whole.tangent(moved, given)
+    chain, places, rows = whole.restricted(~sure)
+    assert rows.tolist() == (~sure).nonzero().squeeze(1).tolist()
+    part = moved.new_zeros(len(chain.nodes), C, count)
+    part[slice(None) if places is None else places] = moved[rows]
+    found = chain.tangent(part, given)
+    nodes = found.nodes if places is None else found.nodes[places]
+    torch.testing.assert_close(nodes, expected.nodes[rows], rtol=0, atol=1e-9)
+    for name in ("edges", "first", "last"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-9)
+    assert len(chain.nodes) < len(moved)
+
+
+def test_scores_that_are_far_apart_take_the_log_space() -> None:
+    head = wild(HeadOptions())
+    found = make_chain(head, emissions(400.0), LENGTHS)
+    assert isinstance(found, PaddedChain)
+    assert not found.is_scaled
+    torch.testing.assert_close(found.nodes.sum(1), torch.ones(len(found.nodes), dtype=torch.float64))

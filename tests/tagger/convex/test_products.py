@@ -1,0 +1,48 @@
+"""Products with stored features against float64, with and without compiled loops."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tagtrace.tagger.convex import products
+from tagtrace.tagger.convex.products import compiled_loops, gather, project
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("num_vectors", [1, 8, 13, 40])
+@pytest.mark.parametrize("is_some", [True, False])
+def test_products_are_those_of_the_stored_features(
+    compiled: bool, stored: torch.dtype, num_vectors: int, is_some: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "USE_LOOPS", compiled)
+    monkeypatch.setattr(products, "BLOCK", 100)
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(303, 45, generator=generator).to(stored)
+    rows = torch.randperm(303, generator=generator)[:150] if is_some else None
+    seen = (features if rows is None else features[rows]).double()
+    for dtype, precision in ((torch.float32, 1e-4), (torch.float64, 1e-11)):
+        weights = torch.randn(num_vectors, 45, generator=generator, dtype=dtype)
+        values = torch.randn(len(seen), num_vectors, generator=generator, dtype=dtype)
+        found, sums = project(features, weights, rows), gather(features, values, rows)
+        assert found.dtype == sums.dtype == dtype
+        torch.testing.assert_close(found.double(), seen @ weights.double().T, rtol=0, atol=precision)
+        torch.testing.assert_close(sums.double(), values.double().T @ seen, rtol=0, atol=precision)
+
+
+def test_the_loops_are_tested_here() -> None:
+    assert compiled_loops() is not None, "numba is one of the development tools"
+    assert not products.uses_loops(torch.zeros(4, 6).T), "loops read rows"
+
+
+def test_the_fallback_takes_over_if_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "tagtrace.tagger.convex.compiled", None)
+    monkeypatch.delattr(__import__("tagtrace.tagger.convex", fromlist=["x"]), "compiled", raising=False)
+    products._import_loops.cache_clear()
+    try:
+        assert compiled_loops() is None
+    finally:
+        monkeypatch.undo()
+        products._import_loops.cache_clear()
+    assert compiled_loops() is not None
