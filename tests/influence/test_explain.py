@@ -214,3 +214,42 @@ def test_equal_scores_are_in_order_whatever_the_number_asked_for() -> None:
         assert len(best) == min(top, 30)
         worst = strongest(values, which, top, -1.0)
         assert worst == [(100 + n, -2.0) for n in range(60) if n % 6 in (3, 4)][:top]
+
+
+def test_damping_is_for_screening_only(made: Path, explainer: Explainer) -> None:
+    """Refine and verify ask what retraining does; a damped inverse would answer something else."""
+    query = make(explainer.index)
+    damped = Explainer(open_index(made / "index"), damping=0.5)
+    (one,) = explainer.explain(query, top=1).supporters
+    assert damped.explain(query, top=1).supporters[0].score != pytest.approx(one.score, rel=0.01)
+    for rung in ("refine", "verify"):
+        changes = [getattr(some, rung)(query, one).change for some in (explainer, damped)]
+        assert changes[0] == pytest.approx(changes[1], rel=1e-6)
+    ones = torch.ones_like(damped.head.flat()).unsqueeze(0)
+    solved = [some.retrainer.solver.approximate(ones) for some in (explainer, damped)]
+    assert torch.equal(solved[0], solved[1])
+
+
+def test_edits_start_from_the_very_optimum(tmp_path: Path) -> None:
+    """The optimum of a head that was fitted roughly is found first: an edit to the same labels changes nothing."""
+    index = small_index(tmp_path, dtype="float32", tolerance=1e-3)
+    explainer = Explainer(index)
+    objective = explainer.objective
+    assert objective.evaluate(index.head.flat()).max_gradient > 1e-5
+    assert objective.evaluate(explainer.optimum.flat()).max_gradient < 1e-11
+    rows = index.sentence_rows(2)
+    same = Edit(2, 0, 1, (int(rows.labels[0]),))
+    found = explainer.what_if(make(index), [same], "verify")
+    for effect in found.effects.values():
+        assert effect.change == pytest.approx(0.0, abs=1e-9)
+
+
+def test_many_queries_are_answered_as_one_by_one(explainer: Explainer) -> None:
+    queries = [make(explainer.index, number, 0, 1) for number in (1, 3, 5, 8)]
+    for score in ("influence", "relative", "cosine"):
+        together = list(explainer.explain_all(queries, score, top=4))  # type: ignore[arg-type]
+        for query, found in zip(queries, together, strict=True):
+            alone = explainer.explain(query, score, top=4)  # type: ignore[arg-type]
+            assert [one.place for one in found.supporters] == [one.place for one in alone.supporters]
+            scores = [one.score for one in found.opposers]
+            assert scores == pytest.approx([one.score for one in alone.opposers], rel=1e-4)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from tagtrace.tagger.compiled_run import CompiledRun, compiled_run
 from tagtrace.tagger.recursions import Run, run
 from tagtrace.tagger.scores import Scores, length_mask
 
@@ -28,19 +29,23 @@ class _LogPartition(torch.autograd.Function):
     def forward(  # type: ignore[override]
         ctx: Any, emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
     ) -> Tensor:
-        ctx.run = run(Scores(emissions, transitions, start, end, lengths))
+        scores = Scores(emissions, transitions, start, end, lengths)
+        ctx.run = compiled_run(scores) or run(scores)
         return ctx.run.log_z()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        recursion: Run = ctx.run
+        recursion: Run | CompiledRun = ctx.run
         weights = grads[0]  # (B,)
         nodes = recursion.nodes() * weights.view(-1, 1, 1)  # (B, T, C)
         first = nodes[:, 0].sum(0)
         last = nodes[torch.arange(len(weights)), recursion.scores.lengths - 1].sum(0)
         is_shared = recursion.scores.transitions.dim() == 2
-        edges = recursion.edge_sum(weights) if is_shared else recursion.edge_sums() * weights.view(-1, 1, 1)
+        if is_shared or isinstance(recursion, CompiledRun):
+            edges = recursion.edge_sum(weights)
+        else:
+            edges = recursion.edge_sums() * weights.view(-1, 1, 1)
         parts = (nodes, edges, first, last)
         return (*(part.to(recursion.scores.emissions.dtype) for part in parts), None)
 

@@ -150,3 +150,22 @@ def test_bad_questions() -> None:
     alone = Query(query.features, torch.tensor([0, 1, 2, 0]), 1, 2)  # only B-X is allowed between O and I-X
     with pytest.raises(OptionError, match="choose a longer segment"):
         flipper(fitted).flip(alone)
+
+
+@pytest.mark.parametrize("kind", ["token", "entity", "sentence"])
+def test_no_edit_of_a_minimal_set_can_be_left_out(kind: str) -> None:
+    """Every edit is left out in turn and the head is retrained; at least one set had been larger before pruning."""
+    fitted, _ = well_taught()
+    num_pruned = 0
+    for seed in range(8):
+        asked, sizes = make_query(seed), list[int]()
+        found = flipper(fitted).flip(asked, kind=kind, most=20, progress=lambda size, *_, s=sizes: s.append(size))  # type: ignore[arg-type]
+        if not (found.found and found.is_minimal):
+            continue
+        margin = Margin(asked, fitted.head)
+        assert margin.at(retrained(fitted, found.edits)).flips
+        for edit in found.edits:
+            rest = [other for other in found.edits if other != edit]
+            assert not rest or not margin.at(retrained(fitted, rest)).flips, "this edit can be left out"
+        num_pruned += len(found.edits) < max(sizes)
+    assert num_pruned > 0

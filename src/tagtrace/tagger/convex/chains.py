@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,10 +19,12 @@ from torch import Tensor
 from tagtrace.tagger.convex.products import compiled_loops
 from tagtrace.tagger.convex.tangents import Tangent, marginal_tangent
 from tagtrace.tagger.convex.threads import share
-from tagtrace.tagger.head import Head
 from tagtrace.tagger.recursions import SAFE_SCALE, SAFE_SPREAD, ScaledRun, run
 from tagtrace.tagger.rows import pad_rows, token_places, unpad_rows
 from tagtrace.tagger.scores import Scores
+
+if TYPE_CHECKING:
+    from tagtrace.tagger.head import Head
 
 NEGLIGIBLE = {torch.float32: 1e-10, torch.float64: 1e-18}
 """Conditional probabilities below this are left out of a tangent."""
