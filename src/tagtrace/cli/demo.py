@@ -16,7 +16,7 @@ from tagtrace.demo import NUM_FOLDS, DemoOutput, run_demo
               "replaced.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 def demo(folder: Path, seed: int) -> None:
-    """Try tagtrace on invented news reports with planted label errors. Takes about two minutes, downloads nothing.
+    """Try tagtrace on invented news reports with planted label errors. Takes about a minute, downloads nothing.
 
     The demo trains a tagger, explains one of its mispredictions and finds the planted errors.
     """
