@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -114,6 +115,7 @@ def in_process(part: str, index: Path, source: Path | None) -> dict[str, Any]:
 
 def run_part(part: str, folder: Path) -> dict[str, Any]:
     index = open_index(folder)
+    shutil.rmtree(folder / "curvature", ignore_errors=True)  # each part computes its own
     queries = draw_queries(index)
     Path("/proc/self/clear_refs").write_text("5")
     before = memory("VmRSS")

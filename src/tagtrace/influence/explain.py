@@ -52,6 +52,7 @@ class Explainer:
     damping: float
     num_passes: int
     progress: Progress | None
+    device: torch.device
     head: Head
 
     def __init__(

@@ -16,6 +16,9 @@ from tagtrace.tagger.scores import Scores
 class CompiledRun:
     """What ``recursions.Run`` gives, from a chain over rows."""
 
+    scores: Scores
+    chain: CompiledChain
+
     def __init__(self, scores: Scores, chain: CompiledChain) -> None:
         self.scores, self.chain = scores, chain
 

@@ -116,6 +116,8 @@ class Hessian(Operator):
 class Kronecker(Operator):
     """S x M + (lambda + damping) I for W; for the other parameters a diagonal (``KroneckerFactors``)."""
 
+    factors: KroneckerFactors
+
     def __init__(self, product: HessianProduct, damping: float = 0.0) -> None:
         super().__init__(product.head.num_parameters, damping, product.head.weight.device)
         self.factors = KroneckerFactors(product, product.objective.l2 + damping)

@@ -39,6 +39,10 @@ class Walk(ABC):
 class EditedProblem:
     """The edited sentences of several groups, among ``num_sentences``."""
 
+    edited: EditedSentences
+    num_sentences: int
+    space: LogitSpace
+
     def __init__(self, head: Head, edited: EditedSentences, num_sentences: int) -> None:
         self.edited, self.num_sentences = edited, num_sentences
         self.space = LogitSpace(head, edited.features, edited.lengths, edited.sizes)
@@ -53,13 +57,20 @@ class EditedProblem:
 class Iterated(Walk):
     """Quasi-Newton steps with ``inverse``, rows v (G, P) -> about H^-1 v."""
 
+    problem: EditedProblem
+    inverse: Callable[[Tensor], Tensor]
+    here: Tensor
+    slope: Tensor
+    ahead: Tensor
+    memory: list[tuple[Tensor, Tensor, Tensor]]
+
     def __init__(self, problem: EditedProblem, inverse: Callable[[Tensor], Tensor]) -> None:
         self.problem, self.inverse = problem, inverse
         P = problem.space.head.num_parameters
         self.here = problem.space.features.new_zeros(len(problem.edited.sizes), P)
         self.slope = problem.edit_gradient(self.here)  # grad F, (G, P)
         self.ahead = self.here - inverse(self.slope)
-        self.memory: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.memory = []
 
     @property
     def change(self) -> Tensor:

@@ -64,6 +64,9 @@ class SharedExplainer(Explainer):
 class Explainers:
     """The explainers by curvature. One thread at a time uses an explainer; other curvatures can be used meanwhile."""
 
+    index: Index
+    device: str | torch.device
+
     def __init__(self, index: Index, device: str | torch.device = "cpu") -> None:
         self.index, self.device = index, device
         self._lock = threading.Lock()

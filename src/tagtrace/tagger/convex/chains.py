@@ -19,7 +19,7 @@ from torch import Tensor
 from tagtrace.tagger.convex.products import compiled_loops
 from tagtrace.tagger.convex.tangents import Tangent, marginal_tangent
 from tagtrace.tagger.convex.threads import share
-from tagtrace.tagger.recursions import SAFE_SCALE, SAFE_SPREAD, ScaledRun, run
+from tagtrace.tagger.recursions import SAFE_SCALE, SAFE_SPREAD, Run, ScaledRun, run
 from tagtrace.tagger.rows import pad_rows, token_places, unpad_rows
 from tagtrace.tagger.scores import Scores
 
@@ -118,6 +118,11 @@ def make_chain(head: Head, emissions: Tensor, lengths: Tensor, *, has_ends: bool
 class Independent(Chain):
     """Tokens that do not depend on each other."""
 
+    emissions: Tensor
+    lengths: Tensor
+    nodes: Tensor
+    log_z: Tensor
+
     def __init__(self, emissions: Tensor, lengths: Tensor) -> None:
         self.emissions, self.lengths, self.nodes = emissions, lengths, torch.softmax(emissions, 1)
         owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths).to(emissions.device)
@@ -143,6 +148,14 @@ class Independent(Chain):
 
 class PaddedChain(Chain):
     """The recursions of ``tagger.recursions``, on any device, in float64."""
+
+    edge_scores: tuple[Tensor, Tensor, Tensor]
+    emissions: Tensor
+    lengths: Tensor
+    nodes: Tensor
+    log_z: Tensor
+    is_scaled: bool
+    run: Run
 
     def __init__(self, scores: tuple[Tensor, Tensor, Tensor], emissions: Tensor, lengths: Tensor) -> None:
         """``scores``: transitions (C, C), start and end (C,)."""
@@ -179,12 +192,23 @@ class PaddedChain(Chain):
 class CompiledChain(Chain):
     """The same in compiled loops over the rows, shared by threads. Its sentences may be pieces of sentences."""
 
+    lengths: Tensor
+    nodes: Tensor
+    log_z: Tensor
     smallest: float
     """The smallest share of probability that any step kept; scaling is safe only above SAFE_SCALE."""
     starts: np.ndarray
     begins: np.ndarray
     ends: np.ndarray
     """(B,): the first row of each piece, and whether it begins and ends its sentence."""
+    matrix: np.ndarray
+    first: np.ndarray
+    final: np.ndarray
+    """exp of the transitions (C, C), start and end scores (C,), each up to a factor."""
+    alpha: Tensor
+    beta: Tensor
+    right: Tensor
+    """(n, C)"""
 
     def __init__(self, scores: tuple[Tensor, Tensor, Tensor], emissions: Tensor, lengths: Tensor) -> None:
         """``scores``: transitions (C, C), start and end (C,)."""

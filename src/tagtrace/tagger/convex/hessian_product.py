@@ -54,6 +54,7 @@ class HessianProduct:
     where: Evaluation
     head: Head
     dtype: torch.dtype
+    blocks: list[_Block]
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ from torch import Tensor
 from tagtrace._checks import TrainingError
 from tagtrace.tagger.convex.block_cg import LinearMap
 from tagtrace.tagger.convex.hessian_product import HessianProduct, uncertainty
+from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import Rows
 
 MAX_BALANCED = 256
@@ -40,6 +41,7 @@ class KroneckerFactors:
     ``shift`` is lambda, or lambda + damping.
     """
 
+    head: Head
     shift: float
     label_basis: Tensor
     feature_basis: Tensor
@@ -95,6 +97,8 @@ class KroneckerFactors:
 class Balanced:
     """M^-1 for a ``product`` with K, ``approximate`` B and the ``coordinates`` Z (E,)."""
 
+    approximate: LinearMap
+    coordinates: Tensor
     factor: Tensor
     columns: Tensor
 
