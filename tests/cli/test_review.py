@@ -40,7 +40,7 @@ def test_options_reach_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert callable(given.pop(name))
     expected = {
         **places, "reading": ReadOptions(scheme="io"), "host": "0.0.0.0", "port": 9, "allow_remote": True,
-        "browser": False, "reviewer": "ada",
+        "browser": False, "device": "auto", "reviewer": "ada",
     }  # fmt: skip
     assert (folder, given) == (tmp_path, expected)
 
