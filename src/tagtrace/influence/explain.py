@@ -64,7 +64,7 @@ class Explainer:
         progress: Progress | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
-        """``num_passes`` is the number of passes over the training data for each group of edits that is refined.
+        """``num_passes`` is the number of passes over the training data that refine makes for all edits of a question.
 
         ``progress`` is called with the number of sentences that have gone into a dense Hessian, which takes longest.
         On a GPU (``device``) the features of the index are copied to it.
