@@ -79,7 +79,7 @@ explain_options: Option = together(
     "--refine", is_flag=True, help="Also estimate closely how the prediction changes without each segment shown."
 )
 @click.option("--passes", type=int, default=2, show_default=True,
-              help="With --refine: passes over the training data, shared by all segments shown. 0 is fastest.")  # fmt: skip
+              help="With --refine: passes over the training data, shared by all segments. 0 is fastest.")  # fmt: skip
 def explain(folder: Path, refine: bool, **values: Any) -> None:
     """Show the training segments whose labels support or oppose a prediction.
 
