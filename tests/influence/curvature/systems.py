@@ -7,8 +7,8 @@ from torch import Tensor
 
 from tagtrace.index import Index
 from tagtrace.influence.curvature.choice import index_solver
-from tagtrace.influence.curvature.hessian import dense_hessian
 from tagtrace.influence.curvature.solvers import Cholesky
+from tagtrace.tagger.convex.dense_hessian import dense_hessian
 from tagtrace.tagger.convex.hessian_product import HessianProduct
 from tagtrace.tagger.convex.objective import Objective
 

@@ -8,7 +8,7 @@ import torch
 from tagtrace._checks import OptionError
 from tagtrace.index import Index
 from tagtrace.influence import Explainer
-from tagtrace.influence.curvature import choice
+from tagtrace.influence.curvature import choice, operators
 from tagtrace.influence.curvature.choice import index_solver, make_solver
 from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.tagger.convex import preconditioner
@@ -39,7 +39,7 @@ def test_large_heads_balance_the_biases_and_the_commonest_transitions(
 ) -> None:
     C, D = index.head.weight.shape
     monkeypatch.setattr(preconditioner, "MAX_BALANCED", C + 5)
-    monkeypatch.setattr(choice, "MAX_MATRIX", 10)
+    monkeypatch.setattr(operators, "MAX_MATRIX", 10)
     solver = make_solver("cg", index_objective(index), index.head)
     coordinates = solver.precondition.coordinates  # type: ignore[attr-defined]
     assert len(coordinates) == C + 5

@@ -12,13 +12,15 @@ import torch
 
 from tagtrace._checks import OptionError
 from tagtrace._progress import Progress
+from tagtrace.influence.curvature import operators
 from tagtrace.influence.curvature.operators import Hessian, Identity, Kronecker, Operator
 from tagtrace.influence.curvature.solvers import Cholesky, ConjugateGradient, Direct, SolveError, Solver
 from tagtrace.tagger import Head, HeadOptions
 from tagtrace.tagger.convex.block_cg import block_cg
+from tagtrace.tagger.convex.coarse_inverse import CoarseInverse
 from tagtrace.tagger.convex.hessian_product import HessianProduct
 from tagtrace.tagger.convex.objective import Objective
-from tagtrace.tagger.convex.preconditioner import Balanced, KroneckerFactors
+from tagtrace.tagger.convex.preconditioner import Balanced, KroneckerFactors, balanced_kronecker
 from tests.strategies import HEADS, LABELS, random_rows, random_theta
 
 OPERATORS: dict[str, Callable[..., Operator]] = {
@@ -30,13 +32,11 @@ SOLVERS: dict[str, Callable[..., Solver]] = {
     "cholesky": Cholesky,
     "cg": lambda operator: ConjugateGradient(operator, tolerance=1e-11),
     "cg, coarse matrix": lambda operator: ConjugateGradient(
-        operator,
-        tolerance=1e-11,
-        stronger=operator.coarse_inverse if isinstance(operator, Hessian) else None,
+        operator, operator.preconditioner if isinstance(operator, Hessian) else None, tolerance=1e-11
     ),
     "balanced cg": lambda operator: ConjugateGradient(
         operator,
-        operator.preconditioner
+        balanced_kronecker(operator.product, operator.damping)
         if isinstance(operator, Hessian)
         else Balanced(operator, torch.clone, torch.arange(3), operator.size),
         tolerance=1e-11,
@@ -219,9 +219,15 @@ def test_kronecker_factors_are_what_they_are_said_to_be(options: HeadOptions, da
 
 
 @pytest.mark.parametrize("options", HEADS)
-def test_the_preconditioner_is_symmetric_positive_definite(options: HeadOptions) -> None:
+@pytest.mark.parametrize("max_matrix", [0, 10_000])
+def test_the_preconditioner_is_symmetric_positive_definite(
+    options: HeadOptions, max_matrix: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operators, "MAX_MATRIX", max_matrix)
     product = product_of(options)
-    matrix = Hessian(product, 0.1).preconditioner(torch.eye(product.head.num_parameters, dtype=torch.float64))
+    precondition = Hessian(product, 0.1).preconditioner
+    assert isinstance(precondition, CoarseInverse if max_matrix else Balanced)
+    matrix = precondition(torch.eye(product.head.num_parameters, dtype=torch.float64))
     torch.testing.assert_close(matrix, matrix.T, rtol=0, atol=1e-5)
     assert float(torch.linalg.eigvalsh(matrix).min()) > 0
 
@@ -229,7 +235,7 @@ def test_the_preconditioner_is_symmetric_positive_definite(options: HeadOptions)
 @pytest.mark.parametrize("options", HEADS)
 def test_balanced_is_exact_in_its_coordinates(options: HeadOptions) -> None:
     hessian = Hessian(product_of(options), 0.1)
-    precondition = hessian.preconditioner
+    precondition = balanced_kronecker(hessian.product, hessian.damping)
     C, D = hessian.product.head.weight.shape
     assert sorted(precondition.coordinates.tolist()) == [*range(D - 1, C * D, D), *range(C * D, hessian.size)]
     units = torch.eye(hessian.size, dtype=torch.float64)[precondition.coordinates]

@@ -68,10 +68,11 @@ def test_a_bound_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     """The test above can fail: with norms that are a hundredth of the true ones, strong tokens are left out."""
     monkeypatch.setattr(module, "NUM_LEADING", 40)
     scorer = made(HEADS[0], 1)
-    which, true_norms = torch.arange(len(scorer.candidates)), TokenPass.feature_norms
+    which = torch.arange(len(scorer.candidates))
     directions = [random_theta(scorer.head, seed) for seed in range(5)]
     expected = [strongest(scorer._products(one), which, 5, 1.0) for one in directions]
-    monkeypatch.setattr(TokenPass, "feature_norms", lambda self: 0.01 * true_norms(self))
+    for one in scorer.passes:
+        monkeypatch.setitem(vars(one), "_own_norms", 0.01 * one.feature_norms)
     found = [scorer._strong_products(one, which, 5) for one in directions]
     places = [[number for number, _ in strongest(values, some, 5, 1.0)] for some, values in found]
     assert places != [[number for number, _ in one] for one in expected]

@@ -30,7 +30,7 @@ def test_products_and_norms_are_those_of_the_gradients(options: HeadOptions) -> 
     torch.testing.assert_close(found.norms(), dense.norm(dim=1), rtol=1e-5, atol=1e-5)
     mean = torch.tensor([0.5, -1.0, 2.0, 0.25])
     torch.testing.assert_close(found.feature_products(mean), rows.features @ mean)
-    torch.testing.assert_close(found.feature_norms(), rows.features.norm(dim=1))
+    torch.testing.assert_close(found.feature_norms, rows.features.norm(dim=1))
 
 
 @pytest.mark.parametrize("options", HEADS)
@@ -49,7 +49,7 @@ def test_in_double_precision_they_are_exact(
     found = TokenPass(head, Shard(features, errors, rows.labels, rows.lengths, 0, 0), torch.float64)
     torch.testing.assert_close(found.products(directions), directions @ dense.T, rtol=0, atol=1e-12)
     torch.testing.assert_close(found.norms(), dense.norm(dim=1), rtol=0, atol=1e-12)
-    torch.testing.assert_close(found.feature_norms(), features.norm(dim=1), rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.feature_norms, features.norm(dim=1), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["crf", "softmax"])

@@ -8,7 +8,7 @@ from typing import Literal
 from tagtrace._progress import Progress
 from tagtrace.index import Index
 from tagtrace.influence.curvature.inverse_file import load_inverse, save_inverse
-from tagtrace.influence.curvature.operators import MAX_MATRIX, Hessian, Identity, Kronecker
+from tagtrace.influence.curvature.operators import Hessian, Identity, Kronecker
 from tagtrace.influence.curvature.solvers import Cholesky, ConjugateGradient, Direct, Solver
 from tagtrace.influence.options import check_choice
 from tagtrace.tagger.convex.hessian_product import HessianProduct
@@ -42,8 +42,7 @@ def make_solver(
         return Direct(Kronecker(hessian.product, damping))
     if kind == "dense":
         return Cholesky(hessian, progress)
-    stronger = hessian.coarse_inverse if hessian.size <= MAX_MATRIX else None
-    return ConjugateGradient(hessian, hessian.preconditioner, tolerance=TOLERANCE, stronger=stronger)
+    return ConjugateGradient(hessian, hessian.preconditioner, tolerance=TOLERANCE)
 
 
 def index_solver(

@@ -20,13 +20,11 @@ from torch import Tensor
 
 from tagtrace._checks import OptionError
 from tagtrace._progress import Progress
-from tagtrace.influence.curvature.hessian import dense_hessian
 from tagtrace.tagger.convex.block_cg import LinearMap
-from tagtrace.tagger.convex.hessian_product import UNCERTAIN, HessianProduct
-from tagtrace.tagger.convex.preconditioner import Balanced, KroneckerFactors, balanced_kronecker
-
-MAX_MATRIX = 12_000
-"""Maximum number of parameters for which ``coarse_inverse`` is worth its memory."""
+from tagtrace.tagger.convex.coarse_inverse import MAX_MATRIX, CoarseInverse
+from tagtrace.tagger.convex.dense_hessian import dense_hessian
+from tagtrace.tagger.convex.hessian_product import ROUGH, HessianProduct
+from tagtrace.tagger.convex.preconditioner import KroneckerFactors, balanced_kronecker
 
 
 def check_damping(damping: float) -> None:
@@ -91,21 +89,17 @@ class Hessian(Operator):
         """Products in float32 without tokens whose labels are certain; on a GPU, the exact ones, which are fast."""
         if self.device.type == "cuda":
             return self.product
-        return HessianProduct(self.product.objective, self.product.where, torch.float32, UNCERTAIN)
+        return HessianProduct(self.product.objective, self.product.where, torch.float32, ROUGH)
 
     @cached_property
-    def preconditioner(self) -> Balanced:
-        """Kronecker factors with biases and transitions exact: an approximate inverse that is quickly made."""
+    def preconditioner(self) -> LinearMap:
+        """An approximate inverse: of a coarse matrix, or Kronecker factors if there are too many parameters."""
+        if self.size <= MAX_MATRIX:
+            try:
+                return CoarseInverse(self.fast_product, self.damping)
+            except ValueError:  # it left out too much
+                pass
         return balanced_kronecker(self.fast_product, self.damping)
-
-    def coarse_inverse(self) -> LinearMap:
-        """The inverse of a matrix that is right to a percent or so: a better preconditioner, which takes longer."""
-        matrix = dense_hessian(self.fast_product, is_coarse=True)
-        matrix.diagonal().add_(self.damping)
-        factor, failed = torch.linalg.cholesky_ex(matrix)
-        if int(failed) != 0:
-            return self.preconditioner
-        return lambda vectors: torch.cholesky_solve(vectors.T, factor).T
 
     def dense(self, progress: Progress | None = None) -> Tensor:
         matrix = dense_hessian(self.product, progress)

@@ -195,7 +195,7 @@ class Scorer:
     @cached_property
     def _feature_norms(self) -> Tensor:
         if self.candidates.kind == "token":
-            return torch.cat([one.feature_norms() for one in self.passes]).cpu()
+            return torch.cat([one.feature_norms for one in self.passes]).cpu()
         return feature_norms(self.rows, self.candidates, self.head.dim)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tagtrace.index import Shard
 from tagtrace.influence.scoring.gpu_scan import can_scan, token_scores
-from tagtrace.tagger.convex.products import bits, compiled_loops, project, uses_loops
+from tagtrace.tagger.convex.products import bits, compiled_loops, project, row_norms, uses_loops
 from tagtrace.tagger.convex.threads import share
 from tagtrace.tagger.head import Head
 
@@ -124,7 +124,7 @@ class TokenPass:
     @cached_property
     def _own_norms(self) -> Tensor:
         """|F_t| a little too large, so that rounding cannot make a bound too small."""
-        return self.feature_norms() * 1.001
+        return self.feature_norms * 1.001
 
     def tables(self, directions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits above the first label: by features (Q, C - 1, D), by the label before, by the label after."""
@@ -149,8 +149,7 @@ class TokenPass:
     def norms(self) -> Tensor:
         """|g_t| of every token, (n,), in float64: the squares of small errors underflow in float32."""
         errors = self.shard.errors.double()  # (n, C)
-        parts = self.shard.features.split(CHUNK)
-        squares = torch.cat([part.to(self.dtype).square().sum(1) for part in parts]).double() + 1.0
+        squares = self.feature_norms.double().square() + 1.0
         both = ~self.is_first & ~self.is_last
         if "transitions" in self.learned:
             squares += (~self.is_first).double() + (~self.is_last).double()
@@ -169,10 +168,10 @@ class TokenPass:
         vector = vector.to(self.shard.features.device, self.dtype)
         return torch.cat([part.to(self.dtype) @ vector for part in self.shard.features.split(CHUNK)])
 
-    @torch.no_grad()
+    @cached_property
     def feature_norms(self) -> Tensor:
         """|F_t| of every token, (n,)."""
-        return torch.cat([part.to(self.dtype).norm(dim=1) for part in self.shard.features.split(CHUNK)])
+        return row_norms(self.shard.features, self.dtype)
 
 
 def _above_first(logits: Tensor) -> Tensor:

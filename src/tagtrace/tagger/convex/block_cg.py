@@ -23,7 +23,7 @@ PATIENCE = 25
 """Number of steps without progress after which rounding is assumed to be the limit."""
 MAX_ROUNDS = 8
 """Maximum number of times that a residual is solved for again."""
-LOOSE = 1e-3
+LOOSE = 1e-2
 """Smallest share of a residual that approximate products can be relied on for."""
 
 

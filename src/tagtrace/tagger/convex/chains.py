@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +25,8 @@ from tagtrace.tagger.scores import Scores
 if TYPE_CHECKING:
     from tagtrace.tagger.head import Head
 
-NEGLIGIBLE = {torch.float32: 1e-10, torch.float64: 1e-18}
-"""Conditional probabilities below this are left out of a tangent."""
+NEGLIGIBLE = {torch.float32: 1e-9, torch.float64: 1e-15}
+"""Transitions that are less probable than this are left out of a tangent."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +86,20 @@ class Chain(ABC):
         """left, right (n, C) and M (C, C): the edge into row t has marginals left[t - 1, i] M[i, j] right[t, j]."""
 
     @abstractmethod
-    def restricted(self, is_live: Tensor) -> tuple[Chain, Tensor | None, Tensor]:
-        """A chain in which only the live tokens (n,) move: the others' labels are certain, so they pass nothing on.
+    def restricted(self, is_live: Tensor, dtype: torch.dtype) -> tuple[Chain, Tensor, Tensor]:
+        """A chain, for tangents in ``dtype``, in which only the live tokens (n,) move.
 
-        Also the places (m,) in it of the live tokens, None if these are all of its tokens, and their rows here (m,).
+        The labels of the others are certain, so they pass nothing on.
+
+        Also the places (m,) in it of the live tokens, and their rows here (m,).
         """
 
     @abstractmethod
     def tangent(self, moved: Tensor, directions: Directions) -> Moved:
-        """The derivatives along emissions ``moved`` (n, C, Q) and ``directions``, in the dtype of ``moved``."""
+        """The derivatives along emissions ``moved`` (n, C, Q) and ``directions``, in the dtype of ``moved``.
+
+        They may take the place of ``moved``.
+        """
 
 
 def make_chain(head: Head, emissions: Tensor, lengths: Tensor, *, has_ends: bool = True) -> Chain:
@@ -118,13 +122,12 @@ def make_chain(head: Head, emissions: Tensor, lengths: Tensor, *, has_ends: bool
 class Independent(Chain):
     """Tokens that do not depend on each other."""
 
-    emissions: Tensor
     lengths: Tensor
     nodes: Tensor
     log_z: Tensor
 
     def __init__(self, emissions: Tensor, lengths: Tensor) -> None:
-        self.emissions, self.lengths, self.nodes = emissions, lengths, torch.softmax(emissions, 1)
+        self.lengths, self.nodes = lengths, torch.softmax(emissions, 1)
         owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths).to(emissions.device)
         self.log_z = emissions.new_zeros(len(lengths)).index_add(0, owner, emissions.logsumexp(1))
 
@@ -135,9 +138,11 @@ class Independent(Chain):
         C = self.nodes.shape[1]
         return self.nodes, self.nodes, self.nodes.new_ones(C, C)
 
-    def restricted(self, is_live: Tensor) -> tuple[Chain, Tensor | None, Tensor]:
+    def restricted(self, is_live: Tensor, dtype: torch.dtype) -> tuple[Chain, Tensor, Tensor]:
         rows = is_live.nonzero().squeeze(1)
-        return Independent(self.emissions[rows], torch.ones(len(rows), dtype=torch.long)), None, rows
+        found = Independent.__new__(Independent)
+        found.lengths, found.nodes = torch.ones(len(rows), dtype=torch.long), self.nodes[rows].to(dtype)
+        return found, torch.arange(len(rows), device=rows.device), rows
 
     def tangent(self, moved: Tensor, directions: Directions) -> Moved:
         p = self.nodes.to(moved.dtype).unsqueeze(2)  # (n, C, 1)
@@ -172,10 +177,10 @@ class PaddedChain(Chain):
         left, right, matrix = self.run.row_factors()
         return unpad_rows(left, self.lengths), unpad_rows(right, self.lengths), matrix
 
-    def restricted(self, is_live: Tensor) -> tuple[Chain, Tensor | None, Tensor]:
+    def restricted(self, is_live: Tensor, dtype: torch.dtype) -> tuple[Chain, Tensor, Tensor]:  # noqa: ARG002
         places, kept = live_sentences(is_live, self.lengths)
         if len(places) == 0:
-            return Independent(self.emissions[:0], kept), None, places
+            return Independent(self.emissions[:0], kept), places, places
         live = is_live[places].nonzero().squeeze(1)
         return PaddedChain(self.edge_scores, self.emissions[places], kept), live, places[live]
 
@@ -244,7 +249,7 @@ class CompiledChain(Chain):
     def edge_factors(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.alpha, self.right, torch.from_numpy(self.matrix)
 
-    def restricted(self, is_live: Tensor) -> tuple[Chain, Tensor | None, Tensor]:
+    def restricted(self, is_live: Tensor, dtype: torch.dtype) -> tuple[Chain, Tensor, Tensor]:
         """Pieces of sentences: live tokens that follow each other, with the token before and the token after."""
         inside = torch.ones(len(is_live) + 1, dtype=torch.bool)  # whether row r - 1 and row r are in one sentence
         inside[self.first_rows], inside[-1] = False, False
@@ -260,8 +265,8 @@ class CompiledChain(Chain):
         found.starts, found.smallest, found.matrix = first.numpy(), self.smallest, self.matrix
         last = first + found.lengths - 1
         found.begins, found.ends = (~inside[rows[first]]).numpy(), (~inside[rows[last] + 1]).numpy()
-        found.alpha, found.beta, found.right = self.alpha[rows], self.beta[rows], self.right[rows]
-        found.nodes = self.nodes[rows]
+        tables = (table[rows].to(dtype) for table in (self.alpha, self.beta, self.right, self.nodes))
+        found.alpha, found.beta, found.right, found.nodes = tables
         live = is_live[rows].nonzero().squeeze(1)
         return found, live, rows[live]
 
@@ -274,14 +279,14 @@ class CompiledChain(Chain):
         loops, given = compiled_loops(), directions.to(moved.dtype)
         assert loops is not None
         alpha, beta, right, matrix = self._tables(moved.dtype)
-        nodes = torch.empty_like(moved, memory_format=torch.contiguous_format)
-        whole = (moved.contiguous(), given.edges, given.start, given.end, nodes)
-        x, *parts, out = ((part.squeeze(-1) if is_one else part).numpy() for part in whole)
+        nodes = moved.contiguous()
+        whole = (nodes, given.edges, given.start, given.end)
+        x, *parts = ((part.squeeze(-1) if is_one else part).numpy() for part in whole)
 
         def fill(some: range) -> list[np.ndarray]:
             part, sums = slice(some.start, some.stop), [np.zeros_like(part) for part in parts]
             pieces = (self.starts[part], self.lengths.numpy()[part], self.begins[part], self.ends[part])
-            given = (x, alpha, beta, right, *pieces, matrix, *parts, out, *sums)
+            given = (x, alpha, beta, right, *pieces, matrix, *parts, *sums)
             if is_one:
                 loops.tangent_one(*given)
             else:
@@ -294,14 +299,8 @@ class CompiledChain(Chain):
 
     def _tables(self, dtype: torch.dtype) -> list[np.ndarray]:
         """alpha, beta, right (n, C) and the matrix (C, C)."""
-        if dtype == torch.float64:
-            return [self.alpha.numpy(), self.beta.numpy(), self.right.numpy(), self.matrix]
-        return self._small_tables
-
-    @cached_property
-    def _small_tables(self) -> list[np.ndarray]:
-        matrix = torch.from_numpy(self.matrix)
-        return [part.float().numpy() for part in (self.alpha, self.beta, self.right, matrix)]
+        parts = (self.alpha, self.beta, self.right, torch.from_numpy(self.matrix))
+        return [part.to(dtype).numpy() for part in parts]
 
 
 def live_sentences(is_live: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

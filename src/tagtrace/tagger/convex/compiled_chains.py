@@ -86,7 +86,6 @@ def tangent(
     edges,
     start,
     end,
-    nodes,
     edges_out,
     first_out,
     last_out,
@@ -94,9 +93,9 @@ def tangent(
 ):
     """How marginals change along Q directions (``tangents``), for tokens as rows.
 
-    moved (n, C, Q), edges (C, C, Q), start and end (C, Q) are the directions. Fills ``nodes`` (n, C, Q), and adds to
-    ``edges_out`` (C, C, Q), ``first_out`` and ``last_out`` (C, Q). ``begins`` and ``ends`` (B,) say whether a piece
-    begins or ends its sentence. Conditional probabilities below ``tiny`` are left out.
+    moved (n, C, Q), edges (C, C, Q), start and end (C, Q) are the directions. Replaces ``moved`` by the change of the
+    marginals, and adds to ``edges_out`` (C, C, Q), ``first_out`` and ``last_out`` (C, Q). ``begins`` and ``ends`` (B,) say whether a piece
+    begins or ends its sentence. Transitions with a probability up to ``tiny`` are left out.
     """
     C, Q = start.shape
     longest = lengths.max() if len(lengths) else 0
@@ -118,8 +117,9 @@ def tangent(
             for j in range(C):
                 scale = 1.0 / totals[j]
                 for i in range(C):
-                    weight = alpha[row - 1, i] * matrix[i, j] * scale
-                    if weight > tiny:
+                    weight = alpha[row - 1, i] * matrix[i, j]
+                    if weight * right[row, j] > tiny:
+                        weight *= scale
                         for q in range(Q):
                             ahead[t, j, q] += weight * (ahead[t - 1, i, q] + edges[i, j, q])
         row = begin + T - 1
@@ -136,28 +136,25 @@ def tangent(
             for j in range(C):
                 p = alpha[row, j] * beta[row, j]
                 for q in range(Q):
-                    nodes[row, j, q] = p * (ahead[t, j, q] + behind[j, q] - log_z[q])
+                    later[j, q] = moved[row, j, q] + behind[j, q]
+                    moved[row, j, q] = p * (ahead[t, j, q] + behind[j, q] - log_z[q])
             if t == T - 1 and ends[b]:
-                last_out += nodes[row]
+                last_out += moved[row]
             if t == 0:
                 break
-            for j in range(C):
-                for q in range(Q):
-                    later[j, q] = moved[row, j, q] + behind[j, q]
             behind[:] = 0.0
             for i in range(C):
                 scale = 1.0 / beta[row - 1, i]
                 for j in range(C):
                     weight = matrix[i, j] * right[row, j]
                     share, pair = weight * scale, alpha[row - 1, i] * weight
-                    if share > tiny:
-                        for q in range(Q):
-                            behind[i, q] += share * (edges[i, j, q] + later[j, q])
                     if pair > tiny:
                         for q in range(Q):
-                            edges_out[i, j, q] += pair * (ahead[t - 1, i, q] + edges[i, j, q] + later[j, q] - log_z[q])
+                            onward = edges[i, j, q] + later[j, q]
+                            behind[i, q] += share * onward
+                            edges_out[i, j, q] += pair * (ahead[t - 1, i, q] + onward - log_z[q])
         if begins[b]:
-            first_out += nodes[begin]
+            first_out += moved[begin]
 
 
 @compiled
@@ -174,12 +171,11 @@ def tangent_one(
     edges,
     start,
     end,
-    nodes,
     edges_out,
     first_out,
     last_out,
 ):
-    """``tangent`` for one direction: moved and nodes (n, C), edges (C, C), start and end (C,).
+    """``tangent`` for one direction: moved (n, C), edges (C, C), start and end (C,).
 
     The loops go over labels. With left_i = alpha_i (a'_i - log Z') and u = de + b', the edges change by
     M (left x right + alpha x (right u) + dA (alpha x right)), summed before M is applied.
@@ -216,13 +212,12 @@ def tangent_one(
         for t in range(T - 1, -1, -1):
             row = begin + t
             for j in range(C):
-                nodes[row, j] = alpha[row, j] * beta[row, j] * (ahead[t, j] + behind[j] - log_z)
+                later[j] = right[row, j] * (moved[row, j] + behind[j])
+                moved[row, j] = alpha[row, j] * beta[row, j] * (ahead[t, j] + behind[j] - log_z)
             if t == T - 1 and ends[b]:
-                last_out += nodes[row]
+                last_out += moved[row]
             if t == 0:
                 break
-            for j in range(C):
-                later[j] = right[row, j] * (moved[row, j] + behind[j])
             for i in range(C):
                 a = alpha[row - 1, i]
                 w = a * (ahead[t - 1, i] - log_z)
@@ -237,7 +232,7 @@ def tangent_one(
             for i in range(C):
                 behind[i] = step[i] / (beta[row - 1, i] + kind.type(1e-30))
         if begins[b]:
-            first_out += nodes[begin]
+            first_out += moved[begin]
     edges_out += matrix * pairs + weighted * sums
 
 

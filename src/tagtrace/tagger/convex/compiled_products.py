@@ -101,6 +101,32 @@ def project(x, rows, w, out):
 
 
 @compiled
+def take(x, rows, out):
+    """out[i] = x[rows[i]] for x (N, D), rows (n,), out (n, D)."""
+    n, D = out.shape
+    flat = x.reshape(-1)
+    for i in range(n):
+        r = rows[i]
+        if i + AHEAD < n:
+            ahead = rows[i + AHEAD] * D
+            for place in range(ahead, ahead + D, LINE):
+                fetch(flat, place)
+        for d in range(D):
+            out[i, d] = widen(x[r, d])
+
+
+@compiled
+def row_norms(x, out):
+    """out[i] = |x[i]| for x (N, D), out (N,)."""
+    for i in range(len(out)):
+        total = out.dtype.type(0)
+        for d in range(x.shape[1]):
+            f = widen(x[i, d])
+            total += f * f
+        out[i] = np.sqrt(total)
+
+
+@compiled
 def gather(x, rows, v, out):
     """out[k] += sum_i v[i, k] x[rows[i]] for x (N, D), rows (n,), v (n, K), out (K, D)."""
     K, D = out.shape

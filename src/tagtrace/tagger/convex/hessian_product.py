@@ -1,11 +1,11 @@
 """Products with the Hessian of the objective at one theta, for many vectors at once.
 
 H v = (1/N) sum_t dp_t f_t^T for W, and likewise for transitions, plus lambda v, where dp is the derivative of the
-marginals when the logits move along B v (``chains``). A token whose label is certain neither moves nor makes others
-move: |Cov(y_s, y_t)|^2 <= Var(y_s) Var(y_t). With ``negligible`` above 0, tokens with 1 - sum_c p_t(c)^2 below it are
-left out, which makes products cheap where a tagger is sure; the solvers that use such products (``block_cg``) compare
-their result with exact ones. In exact products such tokens are multiplied in float32: their share is so small that
-rounding it changes nothing.
+marginals when the logits move along B v (``chains``). A label that is certain, or certainly not that of its token,
+neither moves nor makes others move: Cov(y_s = c, y_t = k)^2 <= Var(y_s = c) Var(y_t = k), with Var = p (1 - p). Labels
+of a smaller variance than ``negligible`` are left out: most, in a tagger that is sure of most tokens. The solvers that
+use rough products (``block_cg``) compare their result with exact ones, which leave out what changes them by less than
+1e-6, and multiply small variances in float32 and the others in float64.
 """
 
 from __future__ import annotations
@@ -18,33 +18,85 @@ from torch import Tensor
 from tagtrace._checks import TrainingError
 from tagtrace.tagger.convex.chains import Chain, Directions
 from tagtrace.tagger.convex.objective import Evaluation, Objective
-from tagtrace.tagger.convex.products import gather, project
+from tagtrace.tagger.convex.products import MAX_THIN, gather, project
+from tagtrace.tagger.convex.threads import share
 from tagtrace.tagger.head import Head
 
-CELLS, DEVICE_CELLS = 2**23, 2**27
-"""Maximum number of values (tokens x labels x vectors) in memory at once, on the CPU and on a GPU."""
-UNCERTAIN = 1e-5
-"""``negligible`` for products that are compared with exact ones."""
+CELLS, DEVICE_CELLS = 2**21, 2**27
+"""Maximum number of values (tokens x labels x vectors) in memory at once, for a thread or on a GPU."""
+ROUGH, EXACT = 1e-7, 1e-11
+"""``negligible`` for products that are compared with exact ones, and for exact ones."""
+HEAVY, SMALL = 1e-3, 20_000
+"""Larger variances are multiplied in float64 in exact products; up to so many tokens, all of them, none left out."""
 
 
 @dataclass(frozen=True)
 class _Moving:
-    """Tokens that move: their places in a chain, their rows of the features, and the dtype of products with these."""
+    """Tokens of which some labels move, and the dtype of products with their features."""
 
+    labels: slice
     places: Tensor | None
     """(m,) of the chain's n tokens; None if all of them move."""
     rows: Tensor | None
-    """(m,) rows of the features; None if these are all of them."""
+    """(m,) of the features; None if these are all of them."""
     dtype: torch.dtype
 
+    @property
+    def where(self) -> tuple[slice | Tensor, slice]:
+        """In (n, C, Q)."""
+        return slice(None) if self.places is None else self.places, self.labels
 
-@dataclass(frozen=True)
+
 class _Block:
-    """Sentences of one chunk: their features, their chain, and which of its tokens move."""
+    """Sentences of one chunk: their ``features``, their ``chain``, and what moves in it."""
 
     features: Tensor
     chain: Chain
-    moving: list[_Moving]
+    places: Tensor
+    rows: Tensor
+    """(m,) of the chain's tokens and of the features: the tokens that move."""
+    variance: Tensor
+    """Var(y_t = c) of these, (m, C)."""
+    dtype: torch.dtype
+    negligible: float
+    heavy: float
+    """Larger variances are multiplied in ``dtype``, others in float32."""
+
+    def __init__(
+        self, features: Tensor, chain: Chain, dtype: torch.dtype, negligible: float, heavy: float
+    ) -> None:
+        self.features, self.dtype, self.negligible, self.heavy = features, dtype, negligible, heavy
+        variance = label_variance(chain.nodes)  # (n, C)
+        if negligible > EXACT:
+            self.chain, self.places, self.rows = chain.restricted(variance.amax(1) > negligible, dtype)
+            self.variance = variance[self.rows].float()
+        else:
+            self.chain, self.variance = chain, variance.float()
+            self.places = self.rows = torch.arange(len(variance), device=variance.device)
+
+    def moving(self, num_vectors: int) -> list[_Moving]:
+        """What moves: for few vectors all labels together, because features are then read once."""
+        is_thin = (self.variance.shape[1] - 1) * num_vectors <= MAX_THIN
+        return self._together() if is_thin or self.features.is_cuda else self._apart()
+
+    def _together(self) -> list[_Moving]:
+        """All labels but the first."""
+        every = slice(1, self.variance.shape[1])
+        if self.features.is_cuda and self.negligible <= EXACT:
+            return [_Moving(every, None, None, self.dtype)]
+        return self._of(every, self.variance.amax(1), 0.0)
+
+    def _apart(self) -> list[_Moving]:
+        """One label at a time: fewer products."""
+        labels = range(1, self.variance.shape[1])
+        return [some for k in labels for some in self._of(slice(k, k + 1), self.variance[:, k], self.negligible)]
+
+    def _of(self, labels: slice, variance: Tensor, limit: float) -> list[_Moving]:
+        """Tokens with a ``variance`` (m,) above the limit; in exact products, in two dtypes."""
+        is_live, is_heavy = variance > limit, variance > self.heavy
+        kinds = ((is_live & is_heavy, self.dtype), (is_live & ~is_heavy, torch.float32))
+        chosen = [(mask.nonzero().squeeze(1), dtype) for mask, dtype in kinds]
+        return [_Moving(labels, self.places[some], self.rows[some], dtype) for some, dtype in chosen if len(some)]
 
 
 class HessianProduct:
@@ -61,7 +113,7 @@ class HessianProduct:
         objective: Objective,
         where: Evaluation | Tensor,
         dtype: torch.dtype = torch.float64,
-        negligible: float = 0.0,
+        negligible: float = EXACT,
     ) -> None:
         where = where if isinstance(where, Evaluation) else objective.evaluate(where)
         if not where.is_scaled:
@@ -69,7 +121,10 @@ class HessianProduct:
         self.objective, self.where, self.dtype = objective, where, dtype
         self.head = objective.head.at(where.theta)
         parts = zip(objective.chunks, where.chains, strict=True)
-        found = [_block(chunk.features, chain, dtype, negligible) for chunk, chain in parts]
+        is_small = sum(len(chunk.labels) for chunk in objective.chunks) <= SMALL
+        is_mixed = dtype == torch.float64 and not is_small
+        limits = (0.0 if is_small and negligible <= EXACT else negligible, HEAVY if is_mixed else 0.0)
+        found = [_Block(chunk.features, chain, dtype, *limits) for chunk, chain in parts]
         self.blocks = [block for block in found if len(block.chain.nodes)]
 
     @torch.no_grad()
@@ -86,16 +141,24 @@ class HessianProduct:
     def _products(self, vectors: Tensor) -> Tensor:
         """The sums over tokens for (Q, P)."""
         parts = {name: part.movedim(0, -1) for name, part in self.head.unflatten(vectors).items()}  # (..., Q)
-        product = {name: torch.zeros_like(part) for name, part in parts.items()}
         weight = parts["weight"][1:] - parts["weight"][:1]  # (C - 1, D + 1, Q)
         directions = self._directions(parts, len(vectors))
-        for block in self.blocks:
-            moved = block.chain.tangent(_moved_logits(block, weight, self.dtype), directions)
-            product["weight"] += _back(block, moved.nodes)
-            for name, value in (("transitions", moved.edges), ("start", moved.first), ("end", moved.last)):
-                if name in product:
-                    product[name] += value
-        return torch.cat([part.movedim(-1, 0).flatten(1) for part in product.values()], 1)
+
+        def add(some: range) -> Tensor:
+            total = weight.new_zeros(weight.shape[0], len(vectors), weight.shape[1])  # (C - 1, Q, D + 1)
+            others = {name: torch.zeros_like(part) for name, part in parts.items() if name != "weight"}
+            for block in self.blocks[some.start : some.stop]:
+                moved = block.chain.tangent(_moved_logits(block, weight, self.dtype), directions)
+                _add_back(total, block, moved.nodes)
+                for name, value in (("transitions", moved.edges), ("start", moved.first), ("end", moved.last)):
+                    if name in others:
+                        others[name] += value
+            found = [-total.sum(0), *total, *(part.movedim(-1, 0).flatten(1) for part in others.values())]
+            return torch.cat(found, 1)
+
+        count = len(self.blocks)
+        found = [add(range(count))] if vectors.is_cuda or count < 2 else share(torch.no_grad()(add), count)
+        return torch.stack(found).sum(0)
 
     def _directions(self, parts: dict[str, Tensor], Q: int) -> Directions:
         """The directions of transitions, start and end scores; zeros for those that the head does not learn."""
@@ -112,42 +175,29 @@ def _moved_logits(block: _Block, weight: Tensor, dtype: torch.dtype) -> Tensor:
     moved = torch.zeros(len(block.chain.nodes), labels + 1, Q, dtype=dtype, device=weight.device)
     if not bool(weight.any()):  # only transitions move
         return moved
-    flat = weight.movedim(1, 2).flatten(0, 1)  # ((C - 1) Q, D + 1)
-    for some in block.moving:
-        table = flat.to(some.dtype)
-        found = project(block.features, table[:, :-1].contiguous(), some.rows).add_(table[:, -1])
-        found = found.unflatten(1, (labels, Q)).to(dtype)  # (m, C - 1, Q)
-        if some.places is None:
-            moved[:, 1:] = found
-        else:
-            moved[some.places, 1:] = found
+    for some in block.moving(Q):
+        table = weight[some.labels.start - 1 : some.labels.stop - 1].movedim(1, 2).flatten(0, 1).to(some.dtype)
+        found = project(block.features, table[:, :-1].contiguous(), some.rows).add_(table[:, -1])  # (m, L Q)
+        moved[some.where] = found.unflatten(1, (-1, Q)).to(dtype)
     return moved
 
 
-def _back(block: _Block, nodes: Tensor) -> Tensor:
-    """sum_t dp_t f_t^T, (C, D + 1, Q), for (n, C, Q)."""
-    _, labels, Q = nodes.shape
-    D = block.features.shape[1] + 1
-    total = torch.zeros((labels - 1) * Q, D, dtype=torch.float64, device=nodes.device)
-    for some in block.moving:
-        values = nodes[:, 1:] if some.places is None else nodes[some.places, 1:]
-        flat = values.flatten(1).to(some.dtype)  # (m, (C - 1) Q)
-        total[:, :-1] += gather(block.features, flat, some.rows)
-        total[:, -1] += flat.sum(0)
-    found = total.unflatten(0, (labels - 1, Q)).movedim(1, 2)  # (C - 1, D + 1, Q)
-    return torch.cat([-found.sum(0, keepdim=True), found])
+def _add_back(total: Tensor, block: _Block, nodes: Tensor) -> None:
+    """Add sum_t dp_t f_t^T of all labels but the first to (C - 1, Q, D + 1), for dp (n, C, Q)."""
+    Q = nodes.shape[2]
+    for some in block.moving(Q):
+        part = total[some.labels.start - 1 : some.labels.stop - 1]  # (L, Q, D + 1)
+        flat = nodes[some.where].flatten(1).to(some.dtype)  # (m, L Q)
+        part[..., :-1] += gather(block.features, flat, some.rows).unflatten(0, (-1, Q))
+        part[..., -1] += flat.sum(0).unflatten(0, (-1, Q))
 
 
-def _block(features: Tensor, chain: Chain, dtype: torch.dtype, negligible: float) -> _Block:
-    if negligible > 0.0:
-        found, places, rows = chain.restricted(uncertainty(chain.nodes) > negligible)
-        return _Block(features, found, [_Moving(places, rows, dtype)])
-    if dtype == torch.float64 and not features.is_cuda:
-        is_live = uncertainty(chain.nodes) > UNCERTAIN
-        kinds = ((is_live, torch.float64), (~is_live, torch.float32))
-        rows = [(mask.nonzero().squeeze(1), kind) for mask, kind in kinds]
-        return _Block(features, chain, [_Moving(some, some, kind) for some, kind in rows if len(some)])
-    return _Block(features, chain, [_Moving(None, None, dtype)])
+def label_variance(nodes: Tensor) -> Tensor:
+    """p (1 - p) of each label, (n, C), without cancellation where one is nearly certain."""
+    best = nodes.argmax(1, keepdim=True)
+    others = nodes.scatter(1, best, 0.0)
+    rest = others.sum(1, keepdim=True)  # 1 - p(best)
+    return (others * (1.0 - others)).scatter(1, best, rest * (1.0 - rest)).clamp(min=0.0)
 
 
 def uncertainty(nodes: Tensor) -> Tensor:

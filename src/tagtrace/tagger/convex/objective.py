@@ -72,8 +72,6 @@ class Objective:
         in_order = [part if uses_loops(part.features) else part.sorted_by_length() for part in parts]
         size = DEVICE_CHUNK if self.device.type == "cuda" else CHUNK
         self.chunks = [_long(chunk) for part in in_order for chunk in part.chunks(size)]
-        if not all(bool(chunk.features.isfinite().all()) for chunk in self.chunks):
-            raise TrainingError("the features contain NaN or infinite values; check the encoder")
         self.counts = _count_labels(self.chunks, self.head)
 
     @torch.no_grad()
@@ -84,6 +82,8 @@ class Objective:
         total, chains, emissions = 0.0, list[Chain](), list[Tensor]()
         for chunk in self.chunks:
             emissions.append(logits(chunk.features, self.head.weight.detach()))
+            if not bool(emissions[-1].isfinite().all()):
+                raise TrainingError("the features contain NaN or infinite values; check the encoder")
             chains.append(make_chain(self.head, emissions[-1], chunk.lengths))
             errors, labels = chains[-1].nodes.clone(), chunk.labels.unsqueeze(1)  # (n, C), (n, 1)
             total += float(chains[-1].log_z.sum() - emissions[-1].gather(1, labels).sum())

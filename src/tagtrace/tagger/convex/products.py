@@ -17,7 +17,7 @@ from tagtrace.tagger.convex.threads import share
 
 MAX_THIN = 24
 """Maximum number of vectors for which compiled loops are faster than BLAS."""
-BLOCK, DEVICE_BLOCK = 4096, 2**18
+BLOCK, DEVICE_BLOCK = 512, 2**18
 """Number of tokens that are converted at once, on the CPU and on a GPU."""
 _BITS = {torch.float16: torch.uint16, torch.bfloat16: torch.int16}
 
@@ -61,7 +61,7 @@ def project(features: Tensor, weights: Tensor, rows: Tensor | None = None) -> Te
         share(lambda some: loops.project(x, places[_slice(some)], table, found[_slice(some)]), count)
         return out
     for some in _blocks(features, count):
-        torch.mm(_converted(features, rows, some, weights.dtype), weights.T, out=out[some])
+        torch.mm(converted(features, some if rows is None else rows[some], weights.dtype), weights.T, out=out[some])
     return out
 
 
@@ -81,12 +81,31 @@ def gather(features: Tensor, values: Tensor, rows: Tensor | None = None) -> Tens
         return torch.stack(parts).sum(0) if parts else values.new_zeros(K, D)
     out = values.new_zeros(K, D)
     for some in _blocks(features, count):
-        out.addmm_(values[some].T, _converted(features, rows, some, values.dtype))
+        out.addmm_(values[some].T, converted(features, some if rows is None else rows[some], values.dtype))
     return out
 
 
-def _converted(features: Tensor, rows: Tensor | None, some: slice, dtype: torch.dtype) -> Tensor:
-    return (features[some] if rows is None else features[rows[some].to(features.device)]).to(dtype)
+@torch.no_grad()
+def row_norms(features: Tensor, dtype: torch.dtype) -> Tensor:
+    """|F_t| of every token, (N,)."""
+    loops = compiled_loops()
+    if loops is None or not uses_loops(features):
+        return torch.cat([features[some].to(dtype).norm(dim=1) for some in _blocks(features, len(features))])
+    out, x = torch.empty(len(features), dtype=dtype), bits(features)
+    share(lambda some: loops.row_norms(x[_slice(some)], out.numpy()[_slice(some)]), len(features))
+    return out
+
+
+def converted(features: Tensor, rows: Tensor | slice, dtype: torch.dtype) -> Tensor:
+    """Some rows (m, D) of the features in another dtype."""
+    loops = compiled_loops()
+    if isinstance(rows, slice):
+        return features[rows].to(dtype)
+    if loops is None or not uses_loops(features):
+        return features[rows.to(features.device)].to(dtype)
+    out = torch.empty(len(rows), features.shape[1], dtype=dtype)
+    loops.take(bits(features), rows.numpy(), out.numpy())
+    return out
 
 
 def _blocks(features: Tensor, count: int) -> list[slice]:

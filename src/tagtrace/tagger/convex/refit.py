@@ -23,7 +23,7 @@ from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.convex.block_cg import block_cg
-from tagtrace.tagger.convex.hessian_product import UNCERTAIN, HessianProduct
+from tagtrace.tagger.convex.hessian_product import ROUGH, HessianProduct
 from tagtrace.tagger.convex.objective import Evaluation, Objective
 from tagtrace.tagger.convex.preconditioner import Balanced, balanced_kronecker
 from tagtrace.tagger.head import Head
@@ -134,7 +134,7 @@ class _Newton:
         product = (
             HessianProduct(self.objective, now)
             if is_cuda
-            else HessianProduct(self.objective, now, torch.float32, UNCERTAIN)
+            else HessianProduct(self.objective, now, torch.float32, ROUGH)
         )
         if self.precondition is None:
             self.precondition = balanced_kronecker(product)

@@ -6,21 +6,16 @@ enough, is that of its exact ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
 from tagtrace.influence.curvature.operators import Operator
 from tagtrace.influence.curvature.solvers.solution import Solution, Solver
-from tagtrace.tagger.convex.block_cg import LOOSE, LinearMap, Solved, block_cg, solve_refined
+from tagtrace.tagger.convex.block_cg import LinearMap, block_cg, solve_refined
 
 ROUGH = 1e-2
 """Relative residual of ``approximate``."""
-TRIAL, SLOW = 6, 0.55
-"""Number of steps after which a preconditioner is judged, and the factor by which each should reduce the residual."""
-
 
 class ConjugateGradient(Solver):
     """Stops when every |K x - b| <= tolerance |b|, or after ``max_steps``."""
@@ -39,40 +34,19 @@ class ConjugateGradient(Solver):
         precondition: LinearMap | None = None,
         tolerance: float = 1e-8,
         max_steps: int = 500,
-        stronger: Callable[[], LinearMap] | None = None,
     ) -> None:
-        """``stronger`` makes a better preconditioner, which costs more; it is asked for if the first is slow."""
         if not tolerance > 0 or max_steps < 1:
             raise OptionError("conjugate gradients: tolerance must be above 0 and max_steps at least 1")
         self.operator = self.system = operator
         self.precondition = precondition or torch.Tensor.clone
         self.tolerance, self.max_steps = tolerance, max_steps
-        self.stronger = stronger
-        self.strong: LinearMap | None = None
 
     def approximate(self, right: Tensor) -> Tensor:
         right = right.double().to(self.system.device)
-        if self.strong is not None:
-            return self.strong(right)
         return block_cg(self.system.fast, self.precondition, right, ROUGH, self.max_steps).value
 
     def try_solve(self, right: Tensor) -> Solution:
         right = right.double().to(self.system.device)
-        found = self._solve(right)
+        found = solve_refined(self.system, self.system.fast, self.precondition, right, self.tolerance, self.max_steps)
         has_converged = bool((found.residual <= 2 * self.tolerance).all())
         return Solution(found.value, found.residual, found.num_steps, "converged" if has_converged else "not converged")
-
-    def _solve(self, right: Tensor) -> Solved:
-        if self.strong is not None:
-            return solve_refined(self.system, self.system, self.strong, right, self.tolerance, self.max_steps)
-        fast, num_steps = self.system.fast, 0
-        start = None
-        if self.stronger is not None:
-            tried = block_cg(fast, self.precondition, right, max(self.tolerance, LOOSE), TRIAL)
-            start, num_steps = tried.value, tried.num_steps
-            if float(tried.residual.max()) > SLOW**TRIAL:
-                self.strong = self.stronger()
-                fast = self.system
-        precondition = self.strong or self.precondition
-        found = solve_refined(self.system, fast, precondition, right, self.tolerance, self.max_steps, start)
-        return Solved(found.value, found.residual, num_steps + found.num_steps)

@@ -5,24 +5,27 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tagtrace.influence.curvature import hessian as hessian_module
-from tagtrace.influence.curvature.hessian import dense_hessian
-from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.tagger import Head, HeadOptions
+from tagtrace.tagger.convex import coarse_inverse as coarse_module
+from tagtrace.tagger.convex import dense_hessian as hessian_module
 from tagtrace.tagger.convex import objective as objective_module
 from tagtrace.tagger.convex import products
 from tagtrace.tagger.convex.block_cg import block_cg
+from tagtrace.tagger.convex.coarse_inverse import CoarseInverse, factor_in_place
+from tagtrace.tagger.convex.dense_hessian import Precision, dense_hessian
 from tagtrace.tagger.convex.hessian_product import HessianProduct
 from tagtrace.tagger.convex.objective import Objective
+from tagtrace.tagger.convex.preconditioner import balanced_kronecker
 from tests.strategies import HEADS, LABELS, random_rows, random_theta
 
 
 @pytest.mark.parametrize("options", HEADS)
-@pytest.mark.parametrize("cells", [1, 200, 10**6])
+@pytest.mark.parametrize("size", [1, 3, 10**6])
 def test_dense_hessian_equals_hessian_products(
-    options: HeadOptions, cells: int, monkeypatch: pytest.MonkeyPatch
+    options: HeadOptions, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hessian_module, "CELLS", cells)
+    for name in ("BLOCK", "STRIPE"):
+        monkeypatch.setattr(hessian_module, name, size)
     head = Head(4, LABELS, options)
     product = HessianProduct(Objective(head, random_rows(), l2=0.7), random_theta(head))
     eye = torch.eye(head.num_parameters, dtype=torch.float64)
@@ -48,16 +51,43 @@ def test_long_sentences_are_exact(
     torch.testing.assert_close(found, product(eye), rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("options", HEADS)
+def test_small_weights_in_float32_change_little(options: HeadOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = Head(4, LABELS, options)
+    product = HessianProduct(Objective(head, random_rows(3, (70, 2, 41)), l2=0.01), 4.0 * random_theta(head))
+    expected = dense_hessian(product)
+    monkeypatch.setattr(hessian_module, "EXACT_SMALL", Precision(1e-9, 1e-2))
+    torch.testing.assert_close(dense_hessian(product), expected, rtol=0, atol=1e-6)
+
+
 def test_a_coarse_matrix_preconditions_well() -> None:
     head = Head(4, LABELS)
-    product = HessianProduct(Objective(head, random_rows(4, (30, 12, 25) * 6), l2=0.1), 4.0 * random_theta(head))
-    hessian = Hessian(product)
-    right = torch.randn(3, hessian.size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    product = HessianProduct(Objective(head, random_rows(4, (30, 12, 25) * 6), l2=0.01), 8.0 * random_theta(head))
+    right = torch.randn(3, head.num_parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     coarse, plain = (
-        block_cg(hessian, precondition, right, 1e-8).num_steps
-        for precondition in (hessian.coarse_inverse(), hessian.preconditioner)
+        block_cg(product, precondition, right, 1e-8).num_steps
+        for precondition in (CoarseInverse(product), balanced_kronecker(product))
     )
     assert coarse < plain
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_a_coarse_inverse_without_omissions_is_the_inverse(
+    options: HeadOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coarse_module, "CERTAIN", 1e-12)
+    monkeypatch.setattr(coarse_module, "PRECISION", Precision(1e-12, 0.0))
+    monkeypatch.setattr(coarse_module, "ROUNDING", 0.0)
+    head = Head(4, LABELS, options)
+    product = HessianProduct(Objective(head, random_rows(), l2=0.7), random_theta(head))
+    eye = torch.eye(head.num_parameters, dtype=torch.float64)
+    expected = torch.linalg.inv(product(eye) + 0.2 * eye)
+    torch.testing.assert_close(CoarseInverse(product, 0.2)(eye), expected, rtol=0, atol=1e-5)
+
+
+def test_a_matrix_that_is_not_positive_definite_is_refused() -> None:
+    with pytest.raises(ValueError, match="not positive definite"):
+        factor_in_place([-torch.eye(5)[:, :3], -torch.eye(2)])
 
 
 def test_sure_tokens_are_left_out_and_nothing_is_lost() -> None:
