@@ -22,10 +22,11 @@ from tagtrace._checks import OptionError, TrainingError
 from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
-from tagtrace.tagger.convex.block_cg import block_cg
-from tagtrace.tagger.convex.hessian_product import ROUGH, HessianProduct
+from tagtrace.tagger.convex.block_cg import LinearMap, block_cg
+from tagtrace.tagger.convex.coarse_inverse import MAX_MATRIX, CoarseInverse
+from tagtrace.tagger.convex.hessian_product import HessianProduct
 from tagtrace.tagger.convex.objective import Evaluation, Objective
-from tagtrace.tagger.convex.preconditioner import Balanced, balanced_kronecker
+from tagtrace.tagger.convex.preconditioner import balanced_kronecker
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts, Rows
 from tagtrace.tagger.tagger import Tagger
@@ -59,8 +60,10 @@ class Refitted:
     num_steps: int
 
 
-SLOW = 20
+SLOW = 8
 """After this many conjugate gradient steps, a new preconditioner is worth its cost."""
+NEGLIGIBLE = 1e-5
+"""Variances of labels that are left out of Hessian products: a step need not be exact, as its gradient is."""
 
 RefitProgress = Callable[[int, float, float], None]
 """Called with (step, objective, max |gradient|)."""
@@ -127,27 +130,37 @@ class _Newton:
 
     def __init__(self, objective: Objective, tolerance: float) -> None:
         self.objective, self.tolerance = objective, tolerance
-        self.precondition: Balanced | None = None
+        self.precondition: LinearMap | None = None
+        self.num_slow = 0
 
     def step(self, now: Evaluation) -> Evaluation:
         is_cuda = now.theta.is_cuda  # where exact products are fast
         product = (
             HessianProduct(self.objective, now)
             if is_cuda
-            else HessianProduct(self.objective, now, torch.float32, ROUGH)
+            else HessianProduct(self.objective, now, torch.float32, NEGLIGIBLE)
         )
         if self.precondition is None:
-            self.precondition = balanced_kronecker(product)
+            self.precondition = self._preconditioner(product)
         norm = float(now.gradient.norm())
         # Solve loosely while far from the optimum, tightly near it; never below what the tolerance needs.
         accuracy = max(min(0.1, norm**0.5), 0.1 * self.tolerance / norm)
         found = block_cg(product, self.precondition, -now.gradient.unsqueeze(0), accuracy)
         if found.num_steps > SLOW:
-            self.precondition = None
+            self.precondition, self.num_slow = None, self.num_slow + 1
         if float(found.residual.max()) > 0.5:  # float32 is too coarse for these features
             product = HessianProduct(self.objective, now)
             found = block_cg(product, balanced_kronecker(product), -now.gradient.unsqueeze(0), accuracy)
         return self._backtrack(now, found.value[0])
+
+    def _preconditioner(self, product: HessianProduct) -> LinearMap:
+        """Kronecker factors; once these have proved slow, the inverse of a matrix if it is not too large."""
+        if self.num_slow and product.head.num_parameters <= MAX_MATRIX:
+            try:
+                return CoarseInverse(product)
+            except ValueError:  # it left out too much
+                pass
+        return balanced_kronecker(product)
 
     def _backtrack(self, now: Evaluation, step: Tensor) -> Evaluation:
         """The first point on the way to now + step that lowers the objective enough."""
