@@ -31,6 +31,7 @@ from tagtrace.tagger import Head, Lexical, LexicalOptions, RefitOptions, Rows, n
 from tagtrace.tagger.convex.block_cg import LinearMap
 from tagtrace.tagger.convex.hessian_product import HessianProduct
 from tagtrace.tagger.convex.objective import Objective
+from tagtrace.tagger.convex.preconditioner import balanced_kronecker
 from tagtrace.tagger.convex.refit import refit_head
 
 PROBLEMS = [("well regularised", 1.0, 20_000), ("memorised", 1e-3, 5_000)]
@@ -108,8 +109,8 @@ def makers(problem: Problem, max_steps: int) -> dict[str, Callable[[], Solver]]:
     preconditioners: dict[str, Callable[[], LinearMap | None]] = {
         "cg": lambda: None,
         "cg, kronecker": lambda: Kronecker(hessian.product).inverse,
-        "cg, kronecker balanced": lambda: hessian.preconditioner,
-        "cg, coarse matrix": hessian.coarse_inverse,
+        "cg, kronecker balanced": lambda: balanced_kronecker(hessian.fast_product),
+        "cg, coarse matrix": lambda: hessian.preconditioner,
     }
     iterated = {
         name: lambda make=make: ConjugateGradient(hessian, make(), TOLERANCE, max_steps)

@@ -60,7 +60,7 @@ class Explainer:
         index: Index,
         curvature: Curvature = "auto",
         damping: float = 0.0,
-        num_passes: int = 2,
+        num_passes: int = 3,
         progress: Progress | None = None,
         device: str | torch.device = "cpu",
     ) -> None:

@@ -12,7 +12,8 @@ from tagtrace.influence.curvature.solvers import Cholesky, ConjugateGradient
 from tagtrace.influence.edits import refine as refine_module
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, refit_head
 from tagtrace.tagger.convex.hessian_product import HessianProduct
-from tagtrace.tagger.convex.objective import Objective
+from tagtrace.tagger.convex.nearby import nearby_gradients
+from tagtrace.tagger.convex.objective import Evaluation, Objective
 from tests.influence.fitted import Fitted
 from tests.strategies import HEADS, LABELS, random_rows
 
@@ -30,7 +31,8 @@ def test_refine_is_exact_when_every_sentence_is_edited(options: HeadOptions, len
 
 
 @pytest.mark.parametrize("options", HEADS)
-def test_passes_lead_to_the_retrained_optimum(options: HeadOptions) -> None:
+def test_passes_lead_to_the_retrained_optimum(options: HeadOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refine_module, "SETTLED", 0.0)
     fitted = Fitted(options, random_rows(4, (7, 5, 9, 3, 6, 8, 4, 5)))
     group = [Edit(2, 3, 6), Edit(5, 0, 1)]
     exact = fitted.retrainer().retrain(group, tolerance=1e-11).theta - fitted.theta
@@ -40,6 +42,29 @@ def test_passes_lead_to_the_retrained_optimum(options: HeadOptions) -> None:
         errors.append(float((refiner.changes([group])[0] - exact).norm() / exact.norm()))
     assert errors[1] < 0.5 * errors[0], errors
     assert errors[4] < 1e-2 * errors[0], errors
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_groups_that_have_arrived_make_no_more_passes(options: HeadOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = Fitted(options, random_rows(4, (7, 5, 9, 3, 6, 8, 4, 5)))
+    same = (int(fitted.rows.sentence(4).labels[1]),)
+    groups = [[Edit(2, 3, 6), Edit(5, 0, 1)], [Edit(4, 1, 2, same)], [Edit(3, 0, 1)]]
+    counts: list[int] = []
+
+    def counted(objective: Objective, where: Evaluation, moves: torch.Tensor) -> torch.Tensor:
+        counts.append(len(moves))
+        return nearby_gradients(objective, where, moves)
+
+    monkeypatch.setattr(refine_module, "nearby_gradients", counted)
+    monkeypatch.setattr(refine_module, "SETTLED", 1e-3)
+    found = fitted.refiner(8).changes(groups)
+    assert counts[0] == 3
+    assert counts == sorted(counts, reverse=True)
+    assert len(counts) < 8
+    assert counts[1] < 3, "an edit that changes nothing has arrived at once"
+    for group, change in zip(groups, found, strict=True):
+        exact = fitted.retrainer().retrain(group, tolerance=1e-11).theta - fitted.theta
+        assert (change - exact).norm() <= 1e-3 * exact.norm() + 1e-6
 
 
 def test_refine_is_nearer_to_retraining_than_first_order() -> None:

@@ -7,6 +7,7 @@ import torch
 
 from tagtrace._checks import OptionError, TrainingError
 from tagtrace.tagger import HeadOptions, RefitOptions, Rows, crf, refit_head
+from tagtrace.tagger.convex import products
 from tagtrace.tagger.convex.hessian_product import HessianProduct
 from tagtrace.tagger.convex.nearby import nearby_gradients
 from tagtrace.tagger.convex.objective import Objective
@@ -29,8 +30,12 @@ def test_gradient_agrees_with_finite_differences(options: HeadOptions) -> None:
         assert gradient[index].item() == pytest.approx(difference / (2 * step), abs=1e-7)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("options", HEADS)
-def test_gradients_at_many_thetas_are_those_at_each(options: HeadOptions) -> None:
+def test_gradients_at_many_thetas_are_those_at_each(
+    options: HeadOptions, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "USE_LOOPS", compiled)
     head = Head(4, LABELS, options)
     objective = Objective(head, random_rows(), l2=0.7)
     theta = random_theta(head)

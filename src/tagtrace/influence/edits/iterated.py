@@ -31,9 +31,14 @@ class Walk(ABC):
     def change(self) -> Tensor:
         """d so far, (G, P)."""
 
+    @property
+    def is_moving(self) -> Tensor:
+        """The groups that have yet to arrive, (G,)."""
+        return torch.ones(len(self.change), dtype=torch.bool, device=self.change.device)
+
     @abstractmethod
     def advance(self, truth: Tensor) -> None:
-        """Go on, given the gradients of J at theta + d, (G, P)."""
+        """Let these go on, given their gradients of J at theta + d, (moving, P)."""
 
 
 class EditedProblem:

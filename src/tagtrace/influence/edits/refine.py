@@ -57,6 +57,8 @@ TOLERANCE = 1e-6
 """Maximum of |grad phi|."""
 CONTRACTION = 0.5
 """Maximum length of a move, as a share of the one before it, in the metric of H."""
+SETTLED = 0.05
+"""A group has arrived when a move is shorter than this share of the way so far: the next one would be shorter still."""
 
 
 class Refiner:
@@ -98,22 +100,25 @@ class Refiner:
             self._check(group)
         changes = torch.empty(len(groups), self.head.num_parameters, dtype=torch.float64, device=self.theta.device)
         for batch in self._batches(groups):
-            walks = [self._walk([groups[i] for i in chosen]) for chosen in batch]
+            walks = self._walks([[groups[i] for i in chosen] for chosen in batch])
             for _ in range(self.num_passes if isinstance(self.solver, Cholesky) else NUM_ITERATED):
-                moves = torch.cat([walk.change for walk in walks])
+                moves = [walk.change[walk.is_moving] for walk in walks]
+                if not any(len(some) for some in moves):
+                    break
                 assert self.objective is not None
-                truth = nearby_gradients(self.objective, self._here, moves)  # grad J (G, P)
-                for walk, part in zip(walks, truth.split([len(walk.change) for walk in walks]), strict=True):
+                truth = nearby_gradients(self.objective, self._here, torch.cat(moves))  # grad J (moving, P)
+                for walk, part in zip(walks, truth.split([len(some) for some in moves]), strict=True):
                     walk.advance(part)
-            for chosen, walk in zip(batch, walks, strict=True):
-                changes[chosen] = walk.change
+            changes[[number for chosen in batch for number in chosen]] = torch.cat([walk.change for walk in walks])
         return changes
 
-    def _walk(self, groups: Sequence[Group]) -> Walk:
-        edited, N = EditedSentences(self.rows, *groups), len(self.rows.lengths)
+    def _walks(self, batch: Sequence[Sequence[Group]]) -> list[Walk]:
+        """The walks of groups that are solved together, in their order."""
+        edited, N = [EditedSentences(self.rows, *groups) for groups in batch], len(self.rows.lengths)
         if isinstance(self.solver, Cholesky):
-            return _Quadratic(_Problem(self.head, edited, self.solver.inverse, N))
-        return Iterated(EditedProblem(self.head, edited, N), self.solver.approximate)
+            inverse = self.solver.inverse
+            return [_Quadratic([_Problem(self.head, one, inverse, N) for one in edited], inverse)]
+        return [Iterated(EditedProblem(self.head, one, N), self.solver.approximate) for one in edited]
 
     @cached_property
     def _here(self) -> Evaluation:
@@ -172,44 +177,73 @@ class Refiner:
 
 @dataclass(frozen=True)
 class _Step:
-    """The minimum of phi, v (G, M), with d and H d, (G, P)."""
+    """The minima of phi, v (G, M) of each problem, with d and H d, (G, P) of all of them."""
 
-    where: Tensor
+    where: list[Tensor]
     change: Tensor
     pull: Tensor
 
-    def length(self) -> Tensor:
-        """sqrt(d^T H d), (G,)."""
-        return (self.change * self.pull).sum(1).clamp(min=0.0).sqrt()
-
     def distance(self, other: _Step) -> Tensor:
         """The length of the difference of two steps, (G,)."""
-        return _Step(self.where, self.change - other.change, self.pull - other.pull).length()
+        return _length(self.change - other.change, self.pull - other.pull)
 
     def towards(self, other: _Step, share: Tensor) -> _Step:
         """The step at a share (G,) of the way to the other."""
-        return _Step(*(torch.lerp(mine, its, share.unsqueeze(1)) for mine, its in self._pairs(other)))
+        shares = share.unsqueeze(1).split([len(one) for one in self.where])
+        where = [torch.lerp(*parts) for parts in zip(self.where, other.where, shares, strict=True)]
+        pairs = ((self.change, other.change), (self.pull, other.pull))
+        return _Step(where, *(torch.lerp(mine, its, share.unsqueeze(1)) for mine, its in pairs))
 
-    def _pairs(self, other: _Step) -> tuple[tuple[Tensor, Tensor], ...]:
-        return (self.where, other.where), (self.change, other.change), (self.pull, other.pull)
+
+def _length(change: Tensor, pull: Tensor) -> Tensor:
+    """sqrt(d^T H d) from d and H d, (G, P) each."""
+    return (change * pull).sum(1).clamp(min=0.0).sqrt()
 
 
 class _Quadratic(Walk):
-    """The others taken to second order, with what that misses added after each pass."""
+    """The others taken to second order, with what that misses added after each pass.
 
-    def __init__(self, problem: _Problem) -> None:
-        self.problem, self.ahead = problem, problem.solve()
-        self.longest = CONTRACTION * self.ahead.length()  # (G,)
+    The ``problems`` share products with H^-1, which take as long for one of them as for many.
+    """
+
+    def __init__(self, problems: list[_Problem], inverse: Tensor) -> None:
+        self.problems, self.inverse = problems, inverse
+        self.sizes = [len(problem.gradient) for problem in problems]
+        nothing = torch.zeros(sum(self.sizes), len(inverse), dtype=torch.float64, device=inverse.device)
+        self.moving = torch.ones(len(nothing), dtype=torch.bool, device=inverse.device)
+        self.ahead = _Step([torch.zeros_like(problem.gradient) for problem in problems], nothing, nothing)
+        self.ahead = self._solve(nothing)
+        self.longest = CONTRACTION * _length(self.ahead.change, self.ahead.pull)  # (G,)
 
     @property
     def change(self) -> Tensor:
         return self.ahead.change
 
+    @property
+    def is_moving(self) -> Tensor:
+        return self.moving
+
     def advance(self, truth: Tensor) -> None:
-        missed = truth - self.ahead.pull - self.problem.own_surprise(self.ahead.change)
-        on = self.problem.solve(self.ahead, missed)
-        share = (self.longest / on.distance(self.ahead).clamp(min=1e-300)).clamp(max=1.0)
+        changes = self.ahead.change.split(self.sizes)
+        own = torch.cat([one.own_surprise(change) for one, change in zip(self.problems, changes, strict=True)])
+        residual = torch.zeros_like(own)
+        residual[self.moving] = truth - (self.ahead.pull + own)[self.moving]
+        on = self._solve(residual)
+        distance = on.distance(self.ahead)
+        share = torch.where(self.moving, (self.longest / distance.clamp(min=1e-300)).clamp(max=1.0), 0.0)
+        length = _length(self.ahead.change, self.ahead.pull).clamp(min=1e-7)  # some edits change nothing
+        self.moving = self.moving & (distance > SETTLED * length)
         self.ahead, self.longest = self.ahead.towards(on, share), CONTRACTION * self.longest
+
+    def _solve(self, residual: Tensor) -> _Step:
+        """The minima of phi. A ``residual`` r (G, P) of the others' gradient adds r^T d, and -H^-1 r to d."""
+        extra = -(residual @ self.inverse) if bool(residual.any()) else residual  # (G, P)
+        places = torch.arange(len(residual)).split(self.sizes)
+        found, pull = list(self.ahead.where), self.ahead.pull + residual
+        for number, (problem, some) in enumerate(zip(self.problems, places, strict=True)):
+            if bool(self.moving[some].any()):
+                found[number], pull[some] = problem.solve(found[number], extra[some])
+        return _Step(found, pull @ self.inverse + extra, pull - residual)
 
 
 class _Problem(EditedProblem):
@@ -217,25 +251,18 @@ class _Problem(EditedProblem):
 
     def __init__(self, head: Head, edited: EditedSentences, inverse: Tensor, num_sentences: int) -> None:
         super().__init__(head, edited, num_sentences)
-        self.inverse = inverse
         self.root = _root(self.space.gram(inverse) / num_sentences)  # R (G, M, M)
         self.curvature = self.space.curvature()  # S (G, M, M)
         self.gradient = self.space.gradient(edited.errors_before(self.space.scores))  # g (G, M)
 
-    def solve(self, last: _Step | None = None, residual: Tensor | None = None) -> _Step:
-        """d at the minimum of phi. A ``residual`` r (G, P) of the others' gradient adds r^T d, and -H^-1 r to d."""
-        where = torch.zeros_like(self.gradient) if last is None else last.where
-        extra = offset = torch.zeros((), dtype=torch.float64, device=where.device)
-        if residual is not None:
-            extra = -(residual @ self.inverse)  # (G, P)
-            offset = self.space.seen_from(extra)  # (G, M)
-        where = minimise(lambda v: self._phi(v, offset), where, TOLERANCE)
+    def solve(self, start: Tensor, extra: Tensor) -> tuple[Tensor, Tensor]:
+        """v at the minimum of phi (G, M), from a first guess, and H (d - ``extra``) there, both for d (G, P)."""
+        offset = self.space.seen_from(extra)  # (G, M)
+        where = minimise(lambda v: self._phi(v, offset), start, TOLERANCE)
         shift = _times(self.root, where) + offset
         after = self.space.gradient(self.edited.errors_after(self.space.moved(shift)))
         dual = (_times(self.curvature, shift) + self.gradient - after) / self.num_sentences  # (G, M)
-        pull = self.space.gathered(dual)
-        change = pull @ self.inverse + extra
-        return _Step(where, change, pull if residual is None else pull - residual)
+        return where, self.space.gathered(dual)
 
     def own_surprise(self, change: Tensor) -> Tensor:
         """The part of the groups' losses that second order misses: (grad L(theta + d) - grad L - H d) / N, (G, P)."""

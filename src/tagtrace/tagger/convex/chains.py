@@ -225,7 +225,7 @@ class CompiledChain(Chain):
         self.alpha, self.beta, self.right = (torch.zeros_like(emissions) for _ in range(3))  # (n, C)
         self.log_z = emissions.new_zeros(len(lengths))
         self.smallest = 0.0
-        if _spread(emissions, *scores) < SAFE_SPREAD:
+        if spread(emissions, *scores) < SAFE_SPREAD:
             self.smallest = min(share(lambda some: self._run(some, emissions.contiguous().numpy()), len(lengths)))
         self.log_z += (lengths - 1).double() * peaks[0] + peaks[1] + peaks[2]
         self.nodes = self.alpha * self.beta
@@ -311,7 +311,7 @@ def live_sentences(is_live: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return token_places(lengths, kept).to(is_live.device), lengths[kept]
 
 
-def _spread(emissions: Tensor, *parts: Tensor) -> float:
+def spread(emissions: Tensor, *parts: Tensor) -> float:
     """How far apart the log-probabilities of two labels at one position can be; infinite if there is a NaN."""
     total = 0.0
     if emissions.numel():

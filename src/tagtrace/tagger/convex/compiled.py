@@ -1,12 +1,20 @@
 """All compiled loops. Importing this module fails if numba (extra ``fast``) is not installed."""
 
-from tagtrace.tagger.convex.compiled_chains import edge_sum, forward_backward, score_segments, tangent, tangent_one
+from tagtrace.tagger.convex.compiled_chains import (
+    edge_sum,
+    forward_backward,
+    nearby_marginals,
+    score_segments,
+    tangent,
+    tangent_one,
+)
 from tagtrace.tagger.convex.compiled_products import gather, project, row_norms, score_tokens, take
 
 __all__ = [
     "edge_sum",
     "forward_backward",
     "gather",
+    "nearby_marginals",
     "project",
     "row_norms",
     "score_segments",

@@ -94,8 +94,8 @@ def tangent(
     """How marginals change along Q directions (``tangents``), for tokens as rows.
 
     moved (n, C, Q), edges (C, C, Q), start and end (C, Q) are the directions. Replaces ``moved`` by the change of the
-    marginals, and adds to ``edges_out`` (C, C, Q), ``first_out`` and ``last_out`` (C, Q). ``begins`` and ``ends`` (B,) say whether a piece
-    begins or ends its sentence. Transitions with a probability up to ``tiny`` are left out.
+    marginals, and adds to ``edges_out`` (C, C, Q), ``first_out`` and ``last_out`` (C, Q). ``begins`` and ``ends`` (B,)
+    say whether a piece begins or ends its sentence. Transitions with a probability up to ``tiny`` are left out.
     """
     C, Q = start.shape
     longest = lengths.max() if len(lengths) else 0
@@ -234,6 +234,80 @@ def tangent_one(
         if begins[b]:
             first_out += moved[begin]
     edges_out += matrix * pairs + weighted * sums
+
+
+@compiled
+def nearby_marginals(potentials, moved, before, starts, lengths, matrices, first, final, edges_out):
+    """How marginals change when theta makes Q moves, for tokens as rows.
+
+    potentials (n, C) = exp(emissions), up to a factor for each token, and ``before`` (n, C) the marginals at theta;
+    matrices (Q, C, C), first and final (Q, C) are exp of the scores after each move, up to a factor. Replaces the
+    change of the logits above the first label, moved (n, C - 1, Q), by that of the marginals, and adds the edge
+    marginals after the move to edges_out (Q, C, C). Returns the smallest scale.
+    """
+    Q, C = first.shape
+    longest = lengths.max() if len(lengths) else 0
+    alpha, psi, scales = np.zeros((longest, C)), np.zeros((longest, C)), np.zeros(longest)
+    beta, right, step = np.zeros(C), np.zeros(C), np.zeros(C)
+    sums = np.zeros((Q, C, C))
+    turned = np.zeros((Q, C, C))
+    for q in range(Q):
+        turned[q] = matrices[q].T
+    smallest = 1.0
+    for b in range(len(starts)):
+        begin, T = starts[b], lengths[b]
+        for q in range(Q):
+            matrix, back, edges = matrices[q], turned[q], sums[q]
+            for t in range(T):
+                row = begin + t
+                if t == 0:
+                    step[:] = first[q]
+                else:
+                    step[:] = 0.0
+                    for i in range(C):
+                        a = alpha[t - 1, i]
+                        for j in range(C):
+                            step[j] += a * matrix[i, j]
+                psi[t, 0] = potentials[row, 0]
+                for j in range(1, C):
+                    d = np.float64(moved[row, j - 1, q])
+                    if abs(d) < 0.01:
+                        psi[t, j] = potentials[row, j] * (1.0 + d * (1.0 + d * (0.5 + d * (1.0 / 6.0 + d / 24.0))))
+                    else:
+                        psi[t, j] = potentials[row, j] * np.exp(d)
+                total = 0.0
+                for j in range(C):
+                    step[j] *= psi[t, j]
+                    total += step[j]
+                smallest = min(smallest, total)
+                scales[t] = 1.0 / max(total, 1e-300)
+                for j in range(C):
+                    alpha[t, j] = step[j] * scales[t]
+            last = 0.0
+            for j in range(C):
+                last += alpha[T - 1, j] * final[q, j]
+            smallest = min(smallest, last)
+            for j in range(C):
+                beta[j] = final[q, j] / max(last, 1e-300)
+            for t in range(T - 1, -1, -1):
+                row = begin + t
+                for j in range(1, C):
+                    moved[row, j - 1, q] = alpha[t, j] * beta[j] - before[row, j]
+                if t == 0:
+                    break
+                for j in range(C):
+                    right[j] = psi[t, j] * beta[j] * scales[t]
+                for i in range(C):
+                    a = alpha[t - 1, i]
+                    for j in range(C):
+                        edges[i, j] += a * right[j]
+                beta[:] = 0.0
+                for j in range(C):
+                    r = right[j]
+                    for i in range(C):
+                        beta[i] += r * back[j, i]
+    edges_out += matrices * sums
+    return smallest
 
 
 @compiled

@@ -62,9 +62,7 @@ class _Block:
     heavy: float
     """Larger variances are multiplied in ``dtype``, others in float32."""
 
-    def __init__(
-        self, features: Tensor, chain: Chain, dtype: torch.dtype, negligible: float, heavy: float
-    ) -> None:
+    def __init__(self, features: Tensor, chain: Chain, dtype: torch.dtype, negligible: float, heavy: float) -> None:
         self.features, self.dtype, self.negligible, self.heavy = features, dtype, negligible, heavy
         variance = label_variance(chain.nodes)  # (n, C)
         if negligible > EXACT:
@@ -156,9 +154,8 @@ class HessianProduct:
             found = [-total.sum(0), *total, *(part.movedim(-1, 0).flatten(1) for part in others.values())]
             return torch.cat(found, 1)
 
-        count = len(self.blocks)
-        found = [add(range(count))] if vectors.is_cuda or count < 2 else share(torch.no_grad()(add), count)
-        return torch.stack(found).sum(0)
+        found = share(add, len(self.blocks), is_cuda=vectors.is_cuda)
+        return torch.stack(found).sum(0) if found else torch.zeros_like(vectors)
 
     def _directions(self, parts: dict[str, Tensor], Q: int) -> Directions:
         """The directions of transitions, start and end scores; zeros for those that the head does not learn."""

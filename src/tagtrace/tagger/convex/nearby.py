@@ -2,7 +2,7 @@
 
 The logits at theta are known exactly. A move d changes them by F d, and the gradient changes by
 (1/N) sum (p(theta + d) - p(theta)) f^T: small differences, so float32 is enough for the products
-of features, and they lose nothing.
+of features, and they lose nothing. Tokens whose marginals do not change are left out of the sum.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tagtrace.tagger.convex.chains import Chain, make_chain
+from tagtrace.tagger.convex.chains import Chain, CompiledChain, Independent, make_chain, spread
 from tagtrace.tagger.convex.objective import Evaluation, Objective
-from tagtrace.tagger.convex.products import gather, project
+from tagtrace.tagger.convex.products import compiled_loops, gather, project
+from tagtrace.tagger.convex.threads import share
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.recursions import run
-from tagtrace.tagger.rows import pad_rows, unpad_rows
+from tagtrace.tagger.recursions import SAFE_SCALE, SAFE_SPREAD, run
+from tagtrace.tagger.rows import Rows, pad_rows, unpad_rows
 from tagtrace.tagger.scores import Scores
 
 CELLS, DEVICE_CELLS = 2**22, 2**27
-"""Maximum number of values (tokens x labels x moves) in memory at once, on the CPU and on a GPU."""
+"""Maximum number of values (tokens x labels x moves) in memory at once, for a thread or on a GPU."""
+STILL = 1e-9
+"""Marginals that change by less than this share of the largest change in their chunk are left out."""
 
 
 def nearby_gradients(objective: Objective, where: Evaluation, moves: Tensor) -> Tensor:
@@ -33,47 +36,94 @@ def nearby_gradients(objective: Objective, where: Evaluation, moves: Tensor) -> 
 @torch.no_grad()
 def _gradients(objective: Objective, where: Evaluation, moves: Tensor) -> Tensor:
     heads = [objective.head.at(where.theta + move) for move in moves]
-    parts = objective.head.unflatten(moves)
-    changes = {name: torch.zeros_like(part) for name, part in parts.items()}
-    dtype = torch.float64 if moves.is_cuda else torch.float32
-    weight = (parts["weight"][:, 1:] - parts["weight"][:, :1]).flatten(0, 1).to(dtype)  # (Q (C - 1), D + 1)
-    for chunk, before, emissions in zip(objective.chunks, where.chains, where.emissions, strict=True):
-        moved = project(chunk.features, weight[:, :-1].contiguous()).add_(weight[:, -1])  # (n, Q (C - 1))
-        moved = moved.unflatten(1, (len(moves), -1))  # (n, Q, C - 1)
-        difference = _change(heads, emissions, moved, chunk.lengths, before, changes)  # (n, Q, C)
-        flat = difference[..., 1:].to(dtype).flatten(1)  # (n, Q (C - 1))
-        rows = torch.cat([gather(chunk.features, flat), flat.sum(0).unsqueeze(1)], 1).double()
-        rows = rows.unflatten(0, (len(moves), -1))  # (Q, C - 1, D + 1)
-        changes["weight"] += torch.cat([-rows.sum(1, keepdim=True), rows], 1)
-        if "start" in changes:
-            changes["start"] += difference[before.first_rows.to(difference.device)].sum(0)
-            changes["end"] += difference[before.last_rows.to(difference.device)].sum(0)
-    flat = torch.cat([part.flatten(1) for part in changes.values()], 1)
-    return where.gradient + flat / objective.num_sentences + objective.l2 * moves
+    weight = objective.head.unflatten(moves)["weight"]  # (Q, C, D + 1)
+    weight = weight[:, 1:] - weight[:, :1]
+
+    def add(some: range) -> Tensor:
+        total = _Total(objective.head, heads, weight)
+        for number in some:
+            total.add(objective.chunks[number], where.chains[number], where.emissions[number])
+        return total.flat()
+
+    parts = share(add, len(objective.chunks), is_cuda=moves.is_cuda)
+    return where.gradient + torch.stack(parts).sum(0) / objective.num_sentences + objective.l2 * moves
 
 
-def _change(
-    heads: list[Head],
-    emissions: Tensor,
-    moved: Tensor,
-    lengths: Tensor,
-    before: Chain,
-    changes: dict[str, Tensor],
-) -> Tensor:
-    """p(theta + d) - p(theta) for logits that move by ``moved`` (n, Q, C - 1), (n, Q, C); edges go to ``changes``."""
-    logits = emissions.unsqueeze(1).repeat(1, len(heads), 1)  # (n, Q, C)
-    logits[..., 1:] += moved
-    if emissions.is_cuda and "transitions" in changes:
-        nodes, edges = _stacked(heads, logits, lengths)
-        changes["transitions"] += edges - before.edge_sum()
-        return nodes - before.nodes.unsqueeze(1)
-    found = torch.empty_like(logits)
-    for q, head in enumerate(heads):
-        after = make_chain(head, logits[:, q].contiguous(), lengths)
-        found[:, q] = after.nodes - before.nodes
-        if "transitions" in changes:
-            changes["transitions"][q] += after.edge_sum() - before.edge_sum()
-    return found
+class _Total:
+    """The change of the summed gradient for ``heads``, whose W differs by ``weight`` (Q, C - 1, D + 1)."""
+
+    def __init__(self, head: Head, heads: list[Head], weight: Tensor) -> None:
+        self.heads = heads
+        self.dtype = torch.float64 if weight.is_cuda else torch.float32
+        turned = weight.transpose(0, 1).contiguous()  # (C - 1, Q, D + 1)
+        self.table = turned.flatten(0, 1).to(self.dtype)
+        named = {name: part.new_zeros(len(heads), *part.shape) for name, part in head.named_parameters()}
+        self.others = {name: part for name, part in named.items() if name != "weight"}
+        self.sums = torch.zeros_like(turned)
+
+    def flat(self) -> Tensor:
+        """(Q, P)"""
+        weight = torch.cat([-self.sums.sum(0, keepdim=True), self.sums]).transpose(0, 1)  # (Q, C, D + 1)
+        return torch.cat([part.flatten(1) for part in (weight, *self.others.values())], 1)
+
+    def add(self, chunk: Rows, before: Chain, emissions: Tensor) -> None:
+        """Add a chunk; ``before`` and ``emissions`` (n, C) are those at theta."""
+        moved = project(chunk.features, self.table[:, :-1].contiguous()).add_(self.table[:, -1])  # (n, (C - 1) Q)
+        change = self._change(before, emissions, moved.unflatten(1, self.sums.shape[:2]), chunk.lengths)
+        if "start" in self.others:
+            for name, rows in (("start", before.first_rows), ("end", before.last_rows)):
+                ends = change[rows.to(change.device)].double().sum(0).T  # (Q, C - 1)
+                self.others[name] += torch.cat([-ends.sum(1, keepdim=True), ends], 1)
+        change = change.to(self.dtype)
+        limit = STILL * float(change.abs().max())
+        for sums, part in zip(self.sums, change.unbind(1), strict=True):  # (Q, D + 1), (n, Q)
+            rows = None if part.is_cuda else (part.abs().amax(1) > limit).nonzero().squeeze(1)
+            some = part if rows is None else part[rows]
+            sums[:, :-1] += gather(chunk.features, some, rows)
+            sums[:, -1] += some.sum(0)
+
+    def _change(self, before: Chain, emissions: Tensor, moved: Tensor, lengths: Tensor) -> Tensor:
+        """p(theta + d) - p(theta) above the first label for logits that move by (n, C - 1, Q); adds the edges'."""
+        if isinstance(before, CompiledChain):
+            found = self._compiled_change(before, emissions, moved)
+            if found is not None:
+                return found
+        logits = emissions.unsqueeze(1).repeat(1, len(self.heads), 1)  # (n, Q, C)
+        logits[..., 1:] += moved.transpose(1, 2)
+        if isinstance(before, Independent):
+            nodes = logits.softmax(2)
+        elif emissions.is_cuda:
+            nodes, edges = _stacked(self.heads, logits, lengths)
+            self._add_edges(edges - before.edge_sum())
+        else:
+            chains = [make_chain(head, logits[:, q].contiguous(), lengths) for q, head in enumerate(self.heads)]
+            self._add_edges(torch.stack([chain.edge_sum() for chain in chains]) - before.edge_sum())
+            nodes = torch.stack([chain.nodes for chain in chains], 1)
+        return (nodes - before.nodes.unsqueeze(1))[..., 1:].transpose(1, 2)
+
+    def _compiled_change(self, before: CompiledChain, emissions: Tensor, moved: Tensor) -> Tensor | None:
+        """The same in compiled loops; None if probabilities could underflow."""
+        loops, scores = compiled_loops(), [torch.stack(parts) for parts in zip(*self._edge_scores(), strict=True)]
+        assert loops is not None
+        if spread(emissions, *scores) + 2.0 * float(moved.abs().max()) > SAFE_SPREAD:
+            return None
+        tables = [(part - part.flatten(1).amax(1).view(-1, *[1] * (part.dim() - 1))).exp() for part in scores]
+        edges, found = torch.zeros_like(tables[0]), moved.clone()  # (Q, C, C), (n, C - 1, Q)
+        potentials = (emissions - emissions.amax(1, keepdim=True)).exp()  # (n, C)
+        given = [part.numpy() for part in (potentials, found, before.nodes)]
+        after = [part.numpy() for part in (*tables, edges)]
+        if loops.nearby_marginals(*given, before.starts, before.lengths.numpy(), *after) <= SAFE_SCALE:
+            return None
+        self._add_edges(edges - before.edge_sum())
+        return found
+
+    def _edge_scores(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        return [head.edge_scores() for head in self.heads]
+
+    def _add_edges(self, change: Tensor) -> None:
+        """(Q, C, C)"""
+        if "transitions" in self.others:
+            self.others["transitions"] += change
 
 
 def _stacked(heads: list[Head], logits: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

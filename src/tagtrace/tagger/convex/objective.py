@@ -22,6 +22,7 @@ from torch import Tensor
 from tagtrace._checks import TrainingError
 from tagtrace.tagger.convex.chains import Chain, make_chain
 from tagtrace.tagger.convex.products import gather, project, uses_loops
+from tagtrace.tagger.convex.threads import share
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts, Rows
 
@@ -78,24 +79,41 @@ class Objective:
     def evaluate(self, theta: Tensor) -> Evaluation:
         """J(theta) and its gradient."""
         self.head.set_flat(theta)
-        gradient = {name: torch.zeros_like(part) for name, part in self.head.unflatten(theta).items()}
-        total, chains, emissions = 0.0, list[Chain](), list[Tensor]()
-        for chunk in self.chunks:
+        parts = share(self._sums, len(self.chunks), is_cuda=theta.is_cuda)
+        total, gradient = sum(part.loss for part in parts), torch.stack([part.gradient for part in parts]).sum(0)
+        for name, count in self.counts.items():
+            self.head.unflatten(gradient)[name].sub_(count)
+            total -= float((self.head.get_parameter(name) * count).sum())
+        value = total / self.num_sentences + 0.5 * self.l2 * float(theta.square().sum())
+        chains = [chain for part in parts for chain in part.chains]
+        emissions = [one for part in parts for one in part.emissions]
+        return Evaluation(theta, value, gradient / self.num_sentences + self.l2 * theta, chains, emissions)
+
+    def _sums(self, some: range) -> _Sums:
+        """Sums over some chunks, without the scores of given transitions, first and last labels."""
+        gradient = {name: torch.zeros_like(part) for name, part in self.head.unflatten(self.head.flat()).items()}
+        loss, chains, emissions = 0.0, list[Chain](), list[Tensor]()
+        for chunk in self.chunks[some.start : some.stop]:
             emissions.append(logits(chunk.features, self.head.weight.detach()))
             if not bool(emissions[-1].isfinite().all()):
                 raise TrainingError("the features contain NaN or infinite values; check the encoder")
             chains.append(make_chain(self.head, emissions[-1], chunk.lengths))
             errors, labels = chains[-1].nodes.clone(), chunk.labels.unsqueeze(1)  # (n, C), (n, 1)
-            total += float(chains[-1].log_z.sum() - emissions[-1].gather(1, labels).sum())
+            loss += float(chains[-1].log_z.sum() - emissions[-1].gather(1, labels).sum())
             errors.scatter_add_(1, labels, errors.new_full((1, 1), -1.0).expand(len(labels), 1))
             gradient["weight"] += back(chunk.features, errors)
             add_edges(gradient, chains[-1])
-        for name in gradient.keys() & self.counts.keys():
-            gradient[name] -= self.counts[name]
-            total -= float((self.head.get_parameter(name) * self.counts[name]).sum())
-        flat = torch.cat([part.flatten() for part in gradient.values()]) / self.num_sentences + self.l2 * theta
-        value = total / self.num_sentences + 0.5 * self.l2 * float(theta.square().sum())
-        return Evaluation(theta, value, flat, chains, emissions)
+        return _Sums(loss, torch.cat([part.flatten() for part in gradient.values()]), chains, emissions)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """The losses of some sentences and their gradient (P,), with what they came from."""
+
+    loss: float
+    gradient: Tensor
+    chains: list[Chain]
+    emissions: list[Tensor]
 
 
 def logits(features: Tensor, weight: Tensor, rows: Tensor | None = None) -> Tensor:

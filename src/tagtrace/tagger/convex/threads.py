@@ -17,17 +17,17 @@ WORKER = "tagtrace-share"
 """How the names of the threads begin."""
 
 
-def share(work: Callable[[range], _Result], count: int, step: int = 1) -> list[_Result]:
+def share(work: Callable[[range], _Result], count: int, step: int = 1, *, is_cuda: bool = False) -> list[_Result]:
     """Split ``range(count)`` into a range for each of torch's threads, in multiples of ``step``, and call ``work``.
 
-    What is shared inside ``work`` stays in its thread.
+    What is shared inside ``work`` stays in its thread. On a GPU there is one range. Nothing is differentiated.
     """
-    num_threads = 1 if _is_worker() else torch.get_num_threads()
+    num_threads = 1 if is_cuda or _is_worker() else torch.get_num_threads()
     size = step * max(-(-count // (step * num_threads)), 1)
     ranges = [range(count)[start : start + size] for start in range(0, count, size)]
     if len(ranges) < 2:
         return [work(some) for some in ranges]
-    return list(_workers(num_threads, os.getpid()).map(work, ranges))
+    return list(_workers(num_threads, os.getpid()).map(torch.no_grad()(work), ranges))
 
 
 def _is_worker() -> bool:

@@ -17,6 +17,7 @@ from tagtrace.tagger.convex.block_cg import LinearMap, block_cg, solve_refined
 ROUGH = 1e-2
 """Relative residual of ``approximate``."""
 
+
 class ConjugateGradient(Solver):
     """Stops when every |K x - b| <= tolerance |b|, or after ``max_steps``."""
 
