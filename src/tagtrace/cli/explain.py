@@ -78,8 +78,8 @@ explain_options: Option = together(
 @click.option(
     "--refine", is_flag=True, help="Also estimate closely how the prediction changes without each segment shown."
 )
-@click.option("--passes", type=int, default=2, show_default=True,
-              help="With --refine: passes over the training data, shared by all segments. 0 is fastest.")  # fmt: skip
+@click.option("--passes", type=int, default=3, show_default=True,
+              help="With --refine: most passes over the training data, for all segments. 0 is fastest.")  # fmt: skip
 def explain(folder: Path, refine: bool, **values: Any) -> None:
     """Show the training segments whose labels support or oppose a prediction.
 
@@ -106,7 +106,7 @@ def answer(folder: Path, rung: Rung, values: dict[str, Any]) -> None:
         note(f"there are more mispredictions than the {len(queries)} explained; --most sets how many")
     where = Filter(*(values[name] for name in ("only", "label", "pair", "document")))
     with counting("computing the curvature") as progress:
-        passes = values.get("passes", 2)
+        passes = values.get("passes", 3)
         explainer = Explainer(index, values["curvature"], values["damping"], passes, progress, device=values["device"])
         explainer.prepare(values["score"], rung)
     answers: list[dict[str, Any]] = []

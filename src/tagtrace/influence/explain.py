@@ -64,7 +64,7 @@ class Explainer:
         progress: Progress | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
-        """``num_passes`` is the number of passes over the training data that refine makes for all edits of a question.
+        """``num_passes`` is how many passes over the training data refine makes at most, for all edits of a question.
 
         ``progress`` is called with the number of sentences that have gone into a dense Hessian, which takes longest.
         On a GPU (``device``) the features of the index are copied to it.
@@ -148,7 +148,8 @@ class Explainer:
         ]
         notes: list[str] = []
         if rung != "screen":
-            sides = [self._refine_all(query, side) for side in sides]
+            refined = self._refine_all(query, [*sides[0], *sides[1]])
+            sides = [refined[: len(sides[0])], refined[len(sides[0]) :]]
             sides = [[self._verify_if(query, one, rung == "verify", notes) for one in side] for side in sides]
         return Explanation(self.index, query, score, sides[0], sides[1], num_candidates, tuple(notes))
 

@@ -46,3 +46,14 @@ def test_the_fallback_takes_over_if_numba_is_missing(monkeypatch: pytest.MonkeyP
         monkeypatch.undo()
         products._import_loops.cache_clear()
     assert compiled_loops() is not None
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 7, 300])
+@pytest.mark.parametrize("count", [1, 2])
+def test_symmetric_products(compiled: bool, size: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "USE_LOOPS", compiled)
+    generator = torch.Generator().manual_seed(0)
+    half = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    vectors = torch.randn(count, size, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(products.symmetric_product(half + half.T, vectors), vectors @ (half + half.T))

@@ -22,8 +22,8 @@ from tagtrace.tagger.convex.objective import Objective
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import Rows
 
-REFINED = {"sentence_exact": 0, "refine_once": 1, "refine": 2}
-"""Sentence-exact estimates, with the number of passes over the training data that each spends on an edit."""
+REFINED = {"sentence_exact": 0, "refine_once": 1, "refine": 3}
+"""Sentence-exact estimates, with the number of passes over the training data that each makes at most."""
 METHODS = ("identity", "first_order", *REFINED)
 L2 = 1.0
 """Strength of the penalty relative to the sum of losses."""

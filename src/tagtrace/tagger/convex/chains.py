@@ -54,13 +54,16 @@ class Moved:
 class Chain(ABC):
     """Sentences of ``lengths`` (B,) with emissions (n, C) in float64, under the transitions of a head."""
 
-    nodes: Tensor
-    """p(y_t | x), (n, C)."""
     log_z: Tensor
     """(B,)"""
     lengths: Tensor
     is_scaled: bool = True
     """Whether ``tangent`` can be computed."""
+
+    @property
+    @abstractmethod
+    def nodes(self) -> Tensor:
+        """p(y_t | x), (n, C)."""
 
     @property
     def last_rows(self) -> Tensor:
@@ -123,13 +126,17 @@ class Independent(Chain):
     """Tokens that do not depend on each other."""
 
     lengths: Tensor
-    nodes: Tensor
+    marginals: Tensor
     log_z: Tensor
 
     def __init__(self, emissions: Tensor, lengths: Tensor) -> None:
-        self.lengths, self.nodes = lengths, torch.softmax(emissions, 1)
+        self.lengths, self.marginals = lengths, torch.softmax(emissions, 1)
         owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths).to(emissions.device)
         self.log_z = emissions.new_zeros(len(lengths)).index_add(0, owner, emissions.logsumexp(1))
+
+    @property
+    def nodes(self) -> Tensor:
+        return self.marginals
 
     def edge_sum(self) -> Tensor:
         return self.nodes.new_zeros(self.nodes.shape[1], self.nodes.shape[1])
@@ -141,7 +148,7 @@ class Independent(Chain):
     def restricted(self, is_live: Tensor, dtype: torch.dtype) -> tuple[Chain, Tensor, Tensor]:
         rows = is_live.nonzero().squeeze(1)
         found = Independent.__new__(Independent)
-        found.lengths, found.nodes = torch.ones(len(rows), dtype=torch.long), self.nodes[rows].to(dtype)
+        found.lengths, found.marginals = torch.ones(len(rows), dtype=torch.long), self.nodes[rows].to(dtype)
         return found, torch.arange(len(rows), device=rows.device), rows
 
     def tangent(self, moved: Tensor, directions: Directions) -> Moved:
@@ -157,7 +164,7 @@ class PaddedChain(Chain):
     edge_scores: tuple[Tensor, Tensor, Tensor]
     emissions: Tensor
     lengths: Tensor
-    nodes: Tensor
+    marginals: Tensor
     log_z: Tensor
     is_scaled: bool
     run: Run
@@ -167,8 +174,12 @@ class PaddedChain(Chain):
         self.edge_scores, self.emissions, self.lengths = scores, emissions, lengths
         self.run = run(Scores(pad_rows(emissions, lengths), *scores, lengths))
         self.log_z = self.run.log_z()
-        self.nodes = unpad_rows(self.run.nodes(), self.lengths)
+        self.marginals = unpad_rows(self.run.nodes(), self.lengths)
         self.is_scaled = isinstance(self.run, ScaledRun)
+
+    @property
+    def nodes(self) -> Tensor:
+        return self.marginals
 
     def edge_sum(self) -> Tensor:
         return self.run.edge_sum(self.log_z.new_ones(len(self.lengths)))
@@ -198,7 +209,6 @@ class CompiledChain(Chain):
     """The same in compiled loops over the rows, shared by threads. Its sentences may be pieces of sentences."""
 
     lengths: Tensor
-    nodes: Tensor
     log_z: Tensor
     smallest: float
     """The smallest share of probability that any step kept; scaling is safe only above SAFE_SCALE."""
@@ -228,7 +238,10 @@ class CompiledChain(Chain):
         if spread(emissions, *scores) < SAFE_SPREAD:
             self.smallest = min(share(lambda some: self._run(some, emissions.contiguous().numpy()), len(lengths)))
         self.log_z += (lengths - 1).double() * peaks[0] + peaks[1] + peaks[2]
-        self.nodes = self.alpha * self.beta
+
+    @property
+    def nodes(self) -> Tensor:
+        return self.alpha * self.beta  # kept only as its factors
 
     def _run(self, some: range, emissions: np.ndarray) -> float:
         loops, part = compiled_loops(), slice(some.start, some.stop)
@@ -265,8 +278,7 @@ class CompiledChain(Chain):
         found.starts, found.smallest, found.matrix = first.numpy(), self.smallest, self.matrix
         last = first + found.lengths - 1
         found.begins, found.ends = (~inside[rows[first]]).numpy(), (~inside[rows[last] + 1]).numpy()
-        tables = (table[rows].to(dtype) for table in (self.alpha, self.beta, self.right, self.nodes))
-        found.alpha, found.beta, found.right, found.nodes = tables
+        found.alpha, found.beta, found.right = (table[rows].to(dtype) for table in (self.alpha, self.beta, self.right))
         live = is_live[rows].nonzero().squeeze(1)
         return found, live, rows[live]
 

@@ -8,7 +8,7 @@ from tagtrace.tagger.convex.compiled_chains import (
     tangent,
     tangent_one,
 )
-from tagtrace.tagger.convex.compiled_products import gather, project, row_norms, score_tokens, take
+from tagtrace.tagger.convex.compiled_products import gather, project, row_norms, score_tokens, symmetric_product, take
 
 __all__ = [
     "edge_sum",
@@ -19,6 +19,7 @@ __all__ = [
     "row_norms",
     "score_segments",
     "score_tokens",
+    "symmetric_product",
     "take",
     "tangent",
     "tangent_one",

@@ -171,6 +171,21 @@ def gather(x, rows, v, out):
 
 
 @compiled
+def symmetric_product(matrix, begin, end, vector, out):
+    """out (P,) += the share in A v of the rows from ``begin`` to ``end`` of the lower triangle of A (P, P), v (P,).
+
+    Each element is read once, for its own place and for the mirrored one.
+    """
+    for i in range(begin, end):
+        total, v = out.dtype.type(0), vector[i]
+        row = matrix[i]
+        for j in range(i):
+            total += row[j] * vector[j]
+            out[j] += row[j] * v
+        out[i] += total + row[i] * v
+
+
+@compiled
 def score_tokens(x, rows, w, errors, before, after, into, out_of, norms, sizes, edge_size, floor, out):
     """out[i] = sum_c e(c) (w_c . F + into[before, c] + out_of[after, c]) for token rows[i], labels c above the first.
 

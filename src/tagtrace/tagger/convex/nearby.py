@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tagtrace.tagger.convex.chains import Chain, CompiledChain, Independent, make_chain, spread
-from tagtrace.tagger.convex.objective import Evaluation, Objective
+from tagtrace.tagger.convex.objective import Evaluation, Objective, logits
 from tagtrace.tagger.convex.products import compiled_loops, gather, project
 from tagtrace.tagger.convex.threads import share
 from tagtrace.tagger.head import Head
@@ -35,14 +35,15 @@ def nearby_gradients(objective: Objective, where: Evaluation, moves: Tensor) -> 
 
 @torch.no_grad()
 def _gradients(objective: Objective, where: Evaluation, moves: Tensor) -> Tensor:
-    heads = [objective.head.at(where.theta + move) for move in moves]
+    heads, here = [objective.head.at(where.theta + move) for move in moves], objective.head.at(where.theta)
     weight = objective.head.unflatten(moves)["weight"]  # (Q, C, D + 1)
     weight = weight[:, 1:] - weight[:, :1]
 
     def add(some: range) -> Tensor:
         total = _Total(objective.head, heads, weight)
         for number in some:
-            total.add(objective.chunks[number], where.chains[number], where.emissions[number])
+            chunk = objective.chunks[number]
+            total.add(chunk, where.chains[number], logits(chunk.features, here.weight.detach()))
         return total.flat()
 
     parts = share(add, len(objective.chunks), is_cuda=moves.is_cuda)
@@ -88,15 +89,15 @@ class _Total:
             found = self._compiled_change(before, emissions, moved)
             if found is not None:
                 return found
-        logits = emissions.unsqueeze(1).repeat(1, len(self.heads), 1)  # (n, Q, C)
-        logits[..., 1:] += moved.transpose(1, 2)
+        after = emissions.unsqueeze(1).repeat(1, len(self.heads), 1)  # (n, Q, C)
+        after[..., 1:] += moved.transpose(1, 2)
         if isinstance(before, Independent):
-            nodes = logits.softmax(2)
+            nodes = after.softmax(2)
         elif emissions.is_cuda:
-            nodes, edges = _stacked(self.heads, logits, lengths)
+            nodes, edges = _stacked(self.heads, after, lengths)
             self._add_edges(edges - before.edge_sum())
         else:
-            chains = [make_chain(head, logits[:, q].contiguous(), lengths) for q, head in enumerate(self.heads)]
+            chains = [make_chain(head, after[:, q].contiguous(), lengths) for q, head in enumerate(self.heads)]
             self._add_edges(torch.stack([chain.edge_sum() for chain in chains]) - before.edge_sum())
             nodes = torch.stack([chain.nodes for chain in chains], 1)
         return (nodes - before.nodes.unsqueeze(1))[..., 1:].transpose(1, 2)
@@ -126,16 +127,16 @@ class _Total:
             self.others["transitions"] += change
 
 
-def _stacked(heads: list[Head], logits: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def _stacked(heads: list[Head], emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Marginals (n, Q, C) and summed edge marginals (Q, C, C), all heads in one recursion, for a GPU."""
     tables = [torch.stack(parts) for parts in zip(*(head.edge_scores() for head in heads), strict=True)]
     edges, start, end = tables  # (Q, C, C), (Q, C), (Q, C)
     Q, B, C = len(heads), len(lengths), edges.shape[1]
-    last = (lengths.cumsum(0) - 1).to(logits.device)
-    logits = logits.clone()
-    logits[last - lengths.to(last.device) + 1] += start
-    logits[last] += end
-    flat = logits.transpose(0, 1).flatten(0, 1)  # (Q n, C)
+    last = (lengths.cumsum(0) - 1).to(emissions.device)
+    emissions = emissions.clone()
+    emissions[last - lengths.to(last.device) + 1] += start
+    emissions[last] += end
+    flat = emissions.transpose(0, 1).flatten(0, 1)  # (Q n, C)
     zero = torch.zeros_like(start[0])
     scores = Scores(pad_rows(flat, lengths.repeat(Q)), edges.repeat_interleave(B, 0), zero, zero, lengths.repeat(Q))
     found = run(scores)

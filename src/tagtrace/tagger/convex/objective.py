@@ -38,8 +38,6 @@ class Evaluation:
     value: float
     gradient: Tensor
     chains: list[Chain]
-    emissions: list[Tensor]
-    """(n, C) of each chunk, minus those of the first label."""
 
     @property
     def max_gradient(self) -> float:
@@ -86,24 +84,24 @@ class Objective:
             total -= float((self.head.get_parameter(name) * count).sum())
         value = total / self.num_sentences + 0.5 * self.l2 * float(theta.square().sum())
         chains = [chain for part in parts for chain in part.chains]
-        emissions = [one for part in parts for one in part.emissions]
-        return Evaluation(theta, value, gradient / self.num_sentences + self.l2 * theta, chains, emissions)
+        return Evaluation(theta, value, gradient / self.num_sentences + self.l2 * theta, chains)
 
     def _sums(self, some: range) -> _Sums:
         """Sums over some chunks, without the scores of given transitions, first and last labels."""
         gradient = {name: torch.zeros_like(part) for name, part in self.head.unflatten(self.head.flat()).items()}
-        loss, chains, emissions = 0.0, list[Chain](), list[Tensor]()
+        loss, chains = 0.0, list[Chain]()
+        is_finite = bool(self.head.weight.isfinite().all())
         for chunk in self.chunks[some.start : some.stop]:
-            emissions.append(logits(chunk.features, self.head.weight.detach()))
-            if not bool(emissions[-1].isfinite().all()):
+            emissions = logits(chunk.features, self.head.weight.detach())
+            if is_finite and not bool(emissions.isfinite().all()):
                 raise TrainingError("the features contain NaN or infinite values; check the encoder")
-            chains.append(make_chain(self.head, emissions[-1], chunk.lengths))
+            chains.append(make_chain(self.head, emissions, chunk.lengths))
             errors, labels = chains[-1].nodes.clone(), chunk.labels.unsqueeze(1)  # (n, C), (n, 1)
-            loss += float(chains[-1].log_z.sum() - emissions[-1].gather(1, labels).sum())
+            loss += float(chains[-1].log_z.sum() - emissions.gather(1, labels).sum())
             errors.scatter_add_(1, labels, errors.new_full((1, 1), -1.0).expand(len(labels), 1))
             gradient["weight"] += back(chunk.features, errors)
             add_edges(gradient, chains[-1])
-        return _Sums(loss, torch.cat([part.flatten() for part in gradient.values()]), chains, emissions)
+        return _Sums(loss, torch.cat([part.flatten() for part in gradient.values()]), chains)
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,6 @@ class _Sums:
     loss: float
     gradient: Tensor
     chains: list[Chain]
-    emissions: list[Tensor]
 
 
 def logits(features: Tensor, weight: Tensor, rows: Tensor | None = None) -> Tensor:

@@ -96,6 +96,24 @@ def row_norms(features: Tensor, dtype: torch.dtype) -> Tensor:
     return out
 
 
+@torch.no_grad()
+def symmetric_product(matrix: Tensor, vectors: Tensor) -> Tensor:
+    """A v for each row v of (Q, P) and a symmetric A (P, P), of which one vector reads the lower triangle alone."""
+    loops, size = compiled_loops(), len(matrix)
+    if loops is None or len(vectors) != 1 or not uses_loops(matrix):
+        return vectors @ matrix
+    table, vector, num_parts = matrix.numpy(), vectors[0].contiguous().numpy(), 2 * torch.get_num_threads()
+    ends = [round(size * (part / num_parts) ** 0.5) for part in range(num_parts + 1)]  # parts of the same area
+
+    def add(some: range) -> Tensor:
+        out = vectors.new_zeros(size)
+        for part in some:
+            loops.symmetric_product(table, ends[part], ends[part + 1], vector, out.numpy())
+        return out
+
+    return torch.stack(share(add, num_parts)).sum(0, keepdim=True)
+
+
 def converted(features: Tensor, rows: Tensor | slice, dtype: torch.dtype) -> Tensor:
     """Some rows (m, D) of the features in another dtype."""
     loops = compiled_loops()

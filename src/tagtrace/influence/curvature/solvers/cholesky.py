@@ -20,6 +20,7 @@ from tagtrace._progress import Progress
 from tagtrace.influence.curvature.operators import Operator
 from tagtrace.influence.curvature.solvers.probes import Probes
 from tagtrace.influence.curvature.solvers.solution import Solution, SolveError, Solver
+from tagtrace.tagger.convex.products import symmetric_product
 
 WORST_ASSEMBLED = 1e-5
 """Largest residual of a solve: the small weights of a large Hessian are multiplied in float32."""
@@ -59,7 +60,7 @@ class Cholesky(Solver):
     @torch.no_grad()
     def try_solve(self, right: Tensor) -> Solution:
         right = right.to(self.inverse)
-        value = right @ self.inverse
+        value = symmetric_product(self.inverse, right)
         residual = self.probes.residual(value, right)
         allowed = self.probes.rounding(value, right).mul(4.0).clamp(WORST_ASSEMBLED, WORST_ROUNDED)
         is_good = bool((residual <= allowed).all())
