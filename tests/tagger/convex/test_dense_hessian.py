@@ -75,8 +75,8 @@ def test_a_coarse_matrix_preconditions_well() -> None:
 def test_a_coarse_inverse_without_omissions_is_the_inverse(
     options: HeadOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coarse_module, "CERTAIN", 1e-12)
-    monkeypatch.setattr(coarse_module, "PRECISION", Precision(1e-12, 0.0))
+    for name in ("CERTAIN", "CERTAIN_ALONE"):
+        monkeypatch.setattr(coarse_module, name, 1e-12)
     monkeypatch.setattr(coarse_module, "ROUNDING", 0.0)
     head = Head(4, LABELS, options)
     product = HessianProduct(Objective(head, random_rows(), l2=0.7), random_theta(head))

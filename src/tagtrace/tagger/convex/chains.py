@@ -66,6 +66,10 @@ class Chain(ABC):
         """p(y_t | x), (n, C)."""
 
     @property
+    def num_tokens(self) -> int:
+        return int(self.lengths.sum())
+
+    @property
     def last_rows(self) -> Tensor:
         """The row of each sentence's last token, (B,)."""
         return self.lengths.cumsum(0) - 1
@@ -153,8 +157,8 @@ class Independent(Chain):
 
     def tangent(self, moved: Tensor, directions: Directions) -> Moved:
         p = self.nodes.to(moved.dtype).unsqueeze(2)  # (n, C, 1)
-        weighted = p * moved
-        nodes = weighted.sub_(p * weighted.sum(1, keepdim=True))
+        nodes = moved.mul_(p)
+        nodes.addcmul_(p, nodes.sum(1, keepdim=True), value=-1.0)
         return Moved(nodes, *(torch.zeros_like(part) for part in (directions.edges, directions.start, directions.end)))
 
 

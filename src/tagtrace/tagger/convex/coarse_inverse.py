@@ -14,9 +14,10 @@ from tagtrace.tagger.convex.hessian_product import HessianProduct
 
 MAX_MATRIX = 12_000
 """Maximum number of parameters for which the matrix is worth its memory."""
-CERTAIN = 1e-4
-"""Tokens with 1 - sum_c p(c)^2 up to this are left out."""
-PRECISION = Precision(negligible=0.1 * CERTAIN, heavy=torch.inf, certain=CERTAIN)
+CERTAIN, CERTAIN_ALONE = 1e-4, 1e-3
+"""Tokens with 1 - sum_c p(c)^2 up to this are left out; the second if tokens do not depend on each other."""
+NEGLIGIBLE = 0.1
+"""Covariances up to this share of CERTAIN are left out."""
 ROUNDING = 4.0 * torch.finfo(torch.float32).eps
 """Share of its largest element that is added to the diagonal: less is lost by rounding."""
 
@@ -35,9 +36,11 @@ class CoarseInverse:
         (C, D), P = head.weight.shape, head.num_parameters
         zeros = {"dtype": torch.float32, "device": head.weight.device}
         self.panels = [torch.zeros(P - c * D, D, **zeros) for c in range(C)]
-        fill_weights(product, lambda c, k: self.panels[k][(c - k) * D : (c - k + 1) * D], PRECISION)
+        certain = CERTAIN_ALONE if head.options.kind == "softmax" else CERTAIN
+        precision = Precision(NEGLIGIBLE * certain, torch.inf, certain)
+        fill_weights(product, lambda c, k: self.panels[k][(c - k) * D : (c - k + 1) * D], precision)
         if C * D < P:
-            rows = other_columns(HessianProduct(product.objective, product.where, torch.float32, CERTAIN)).float()
+            rows = other_columns(HessianProduct(product.objective, product.where, torch.float32, certain)).float()
             for c, panel in enumerate(self.panels):
                 panel[(C - c) * D :] = rows[:, c * D : (c + 1) * D]
             self.panels.append(rows[:, C * D :].contiguous())

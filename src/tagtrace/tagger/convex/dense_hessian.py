@@ -50,7 +50,7 @@ class Precision:
     negligible: float
     heavy: float
     certain: float = 0.0
-    """Tokens with 1 - sum_c p(c)^2 up to this are left out."""
+    """Tokens with u = 1 - sum_c p(c)^2 up to this are left out."""
 
 
 EXACT, EXACT_SMALL = Precision(1e-12, HEAVY), Precision(1e-15, 0.0)
@@ -137,9 +137,10 @@ def _joined(parts: list[_Pairs]) -> _Pairs:
 def _chunk_pairs(chain: Chain, order: list[int], precision: Precision) -> _Pairs:
     """Every pair of tokens and labels of the chain's sentences that is not left out."""
     C, device = len(order), chain.nodes.device
-    is_live = uncertainty(chain.nodes) > precision.certain  # (n,)
+    nodes = chain.nodes
+    is_live = uncertainty(nodes) > precision.certain  # (n,)
     first = is_live.nonzero().squeeze(1)  # s
-    nodes = chain.nodes[first][:, order]  # (m, C)
+    nodes = nodes[first][:, order]  # (m, C)
     mixed = nodes.unsqueeze(2) * nodes.unsqueeze(1)  # (m, C, C)
     found = [_above(mixed.triu(1), first, first, 0, precision.negligible)]
     steps = _posterior_steps(chain, order)  # (n, C, C), or None

@@ -26,7 +26,9 @@ CELLS, DEVICE_CELLS = 2**21, 2**27
 """Maximum number of values (tokens x labels x vectors) in memory at once, for a thread or on a GPU."""
 ROUGH, EXACT = 1e-7, 1e-11
 """``negligible`` for products that are compared with exact ones, and for exact ones."""
-HEAVY, SMALL = 1e-3, 20_000
+MOST = 0.7
+"""Share of labels that move, above which they are multiplied together."""
+HEAVY, SMALL = 1e-3, 8_000
 """Larger variances are multiplied in float64 in exact products; up to so many tokens, all of them, none left out."""
 
 
@@ -73,15 +75,14 @@ class _Block:
             self.places = self.rows = torch.arange(len(variance), device=variance.device)
 
     def moving(self, num_vectors: int) -> list[_Moving]:
-        """What moves: for few vectors all labels together, because features are then read once."""
-        is_thin = (self.variance.shape[1] - 1) * num_vectors <= MAX_THIN
+        """What moves: all labels together for few vectors, or if most labels move, because features are read once."""
+        labels, is_live = self.variance.shape[1] - 1, self.variance[:, 1:] > self.negligible
+        is_thin = labels * num_vectors <= MAX_THIN or int(is_live.sum()) > MOST * is_live.numel()
         return self._together() if is_thin or self.features.is_cuda else self._apart()
 
     def _together(self) -> list[_Moving]:
         """All labels but the first."""
         every = slice(1, self.variance.shape[1])
-        if self.features.is_cuda and self.negligible <= EXACT:
-            return [_Moving(every, None, None, self.dtype)]
         return self._of(every, self.variance.amax(1), 0.0)
 
     def _apart(self) -> list[_Moving]:
@@ -93,8 +94,13 @@ class _Block:
         """Tokens with a ``variance`` (m,) above the limit; in exact products, in two dtypes."""
         is_live, is_heavy = variance > limit, variance > self.heavy
         kinds = ((is_live & is_heavy, self.dtype), (is_live & ~is_heavy, torch.float32))
-        chosen = [(mask.nonzero().squeeze(1), dtype) for mask, dtype in kinds]
-        return [_Moving(labels, self.places[some], self.rows[some], dtype) for some, dtype in chosen if len(some)]
+        return [self._some(labels, mask, dtype) for mask, dtype in kinds if bool(mask.any())]
+
+    def _some(self, labels: slice, mask: Tensor, dtype: torch.dtype) -> _Moving:
+        if bool(mask.all()) and len(mask) == len(self.features) == self.chain.num_tokens:
+            return _Moving(labels, None, None, dtype)
+        some = mask.nonzero().squeeze(1)
+        return _Moving(labels, self.places[some], self.rows[some], dtype)
 
 
 class HessianProduct:
@@ -123,14 +129,14 @@ class HessianProduct:
         is_mixed = dtype == torch.float64 and not is_small
         limits = (0.0 if is_small and negligible <= EXACT else negligible, HEAVY if is_mixed else 0.0)
         found = [_Block(chunk.features, chain, dtype, *limits) for chunk, chain in parts]
-        self.blocks = [block for block in found if len(block.chain.nodes)]
+        self.blocks = [block for block in found if block.chain.num_tokens]
 
     @torch.no_grad()
     def __call__(self, vectors: Tensor) -> Tensor:
         """H v for v (P,), or for Q of them at once, (Q, P); float64."""
         if vectors.dim() == 1:
             return self(vectors.unsqueeze(0)).squeeze(0)
-        longest = max((len(block.chain.nodes) for block in self.blocks), default=1)
+        longest = max((block.chain.num_tokens for block in self.blocks), default=1)
         cells = DEVICE_CELLS if vectors.is_cuda else CELLS
         together = max(cells // (longest * self.head.num_labels), 1)
         found = torch.cat([self._products(some) for some in vectors.split(together)])
@@ -169,7 +175,7 @@ class HessianProduct:
 def _moved_logits(block: _Block, weight: Tensor, dtype: torch.dtype) -> Tensor:
     """The change of the logits along W (C - 1, D + 1, Q), zero for the first label, (n, C, Q)."""
     labels, _, Q = weight.shape
-    moved = torch.zeros(len(block.chain.nodes), labels + 1, Q, dtype=dtype, device=weight.device)
+    moved = torch.zeros(block.chain.num_tokens, labels + 1, Q, dtype=dtype, device=weight.device)
     if not bool(weight.any()):  # only transitions move
         return moved
     for some in block.moving(Q):

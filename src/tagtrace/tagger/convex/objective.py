@@ -21,7 +21,7 @@ from torch import Tensor
 
 from tagtrace._checks import TrainingError
 from tagtrace.tagger.convex.chains import Chain, make_chain
-from tagtrace.tagger.convex.products import gather, project, uses_loops
+from tagtrace.tagger.convex.products import compiled_loops, gather, project
 from tagtrace.tagger.convex.threads import share
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts, Rows
@@ -68,7 +68,8 @@ class Objective:
         self.head = deepcopy(head).double().to(self.device)
         self.num_sentences = sum(len(part.lengths) for part in parts)
         self.l2 = l2 / self.num_sentences  # lambda
-        in_order = [part if uses_loops(part.features) else part.sorted_by_length() for part in parts]
+        is_ragged = head.options.kind == "softmax" or (self.device.type == "cpu" and compiled_loops() is not None)
+        in_order = [part if is_ragged else part.sorted_by_length() for part in parts]
         size = DEVICE_CHUNK if self.device.type == "cuda" else CHUNK
         self.chunks = [_long(chunk) for part in in_order for chunk in part.chunks(size)]
         self.counts = _count_labels(self.chunks, self.head)

@@ -19,6 +19,8 @@ MAX_THIN = 24
 """Maximum number of vectors for which compiled loops are faster than BLAS."""
 BLOCK, DEVICE_BLOCK = 512, 2**18
 """Number of tokens that are converted at once, on the CPU and on a GPU."""
+SMALL = 2**24
+"""Number of bytes of features below which torch is as fast as compiled loops, which take a second to load."""
 _BITS = {torch.float16: torch.uint16, torch.bfloat16: torch.int16}
 
 
@@ -41,8 +43,9 @@ def _import_loops() -> ModuleType | None:
 
 
 def uses_loops(features: Tensor) -> bool:
-    """Whether compiled loops can read these features."""
-    return features.device.type == "cpu" and features.is_contiguous() and compiled_loops() is not None
+    """Whether compiled loops read these features, or rather the tensor that these are a part of."""
+    can_read = features.device.type == "cpu" and features.is_contiguous()
+    return can_read and features.untyped_storage().nbytes() >= SMALL and compiled_loops() is not None
 
 
 def bits(features: Tensor) -> np.ndarray:
