@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,14 @@ def main() -> None:
         print(json.dumps(run_part(arguments.part[0], Path(arguments.part[1]), arguments.data)))
         return
     with tempfile.TemporaryDirectory() as temporary:
-        results = measure(arguments, Path(temporary))
-    if arguments.out:
-        kept = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
-        arguments.out.write_text(json.dumps({**kept, **results}, indent=1) + "\n")
+        for results in measure(arguments, Path(temporary)):
+            if arguments.out:
+                kept = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+                arguments.out.write_text(json.dumps({**kept, **results}, indent=1) + "\n")
 
 
-def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def measure(arguments: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
+    """The results so far, after each part."""
     corpus, results = read_corpus(arguments.data), dict[str, Any]()
     for part in arguments.only:
         place = folder / part
@@ -74,7 +75,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
             landed = in_process("dense" if part == "queries" else part, place, arguments.data, arguments.landed / "src")
             results[part] |= {"landed": landed, "times_faster": round(landed["all_s"] / results[part]["all_s"], 1)}
             print(part, json.dumps(results[part]), flush=True)
-    return results
+        yield results
 
 
 def make_tagger(corpus: Corpus, folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,15 +38,16 @@ class Effect:
         return not torch.equal(self.probabilities_before.argmax(1), self.probabilities_after.argmax(1))
 
 
-@torch.no_grad()
 def effect(query: Query, head: Head, moved: Head) -> Effect:
     """The effect on ``query`` of moving from ``head`` to ``moved``."""
-    return Effect(
-        float(query.loss(head)),
-        float(query.loss(moved)),
-        query.probabilities(head),
-        query.probabilities(moved),
-    )
+    return effects_of(query, head, [moved])[0]
+
+
+@torch.no_grad()
+def effects_of(query: Query, head: Head, moved: Iterable[Head]) -> list[Effect]:
+    """The effect of moving to each of several heads."""
+    before, probabilities = float(query.loss(head)), query.probabilities(head)
+    return [Effect(before, float(query.loss(one)), probabilities, query.probabilities(one)) for one in moved]
 
 
 def effect_to_json(one: Effect, labels: LabelSet) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from torch import Tensor
 from tagtrace._checks import OptionError
 from tagtrace.influence.curvature.solvers import Cholesky, Solver
 from tagtrace.influence.edits.edit import EditedSentences, Group
-from tagtrace.influence.edits.effect import Effect, effect
+from tagtrace.influence.edits.effect import Effect, effects_of
 from tagtrace.influence.edits.iterated import NUM_ITERATED, EditedProblem, Iterated, Walk
 from tagtrace.influence.edits.lbfgs import minimise
 from tagtrace.influence.query import Query
@@ -91,7 +91,7 @@ class Refiner:
 
     def effects(self, groups: Sequence[Group], query: Query) -> list[Effect]:
         """The effect of each group of edits on the query."""
-        return [effect(query, self.head, self.head.at(self.theta + change)) for change in self.changes(groups)]
+        return effects_of(query, self.head, (self.head.at(self.theta + change) for change in self.changes(groups)))
 
     @torch.no_grad()
     def changes(self, groups: Sequence[Group]) -> Tensor:

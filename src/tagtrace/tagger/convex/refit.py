@@ -60,8 +60,8 @@ class Refitted:
     num_steps: int
 
 
-SLOW = 8
-"""After this many conjugate gradient steps, a new preconditioner is worth its cost."""
+SLOW, SLOW_LARGE = 8, 20
+"""After this many conjugate gradient steps a new preconditioner is worth its cost; the second if it is not a matrix."""
 NEGLIGIBLE = 1e-5
 """Variances of labels that are left out of Hessian products: a step need not be exact, as its gradient is."""
 
@@ -146,7 +146,7 @@ class _Newton:
         # Solve loosely while far from the optimum, tightly near it; never below what the tolerance needs.
         accuracy = max(min(0.1, norm**0.5), 0.1 * self.tolerance / norm)
         found = block_cg(product, self.precondition, -now.gradient.unsqueeze(0), accuracy)
-        if found.num_steps > SLOW:
+        if found.num_steps > (SLOW if product.head.num_parameters <= MAX_MATRIX else SLOW_LARGE):
             self.precondition, self.num_slow = None, self.num_slow + 1
         if float(found.residual.max()) > 0.5:  # float32 is too coarse for these features
             product = HessianProduct(self.objective, now)
