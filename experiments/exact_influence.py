@@ -12,8 +12,8 @@ tokens, the 20 training tokens with the largest absolute first-order influence a
 is retrained exactly, in three random draws. ``--segments entity`` uses training entities of two or more tokens;
 ``--edit relabel`` gives each token its next most likely label instead of removing it; ``--edit group`` removes groups
 of ten, drawn from the fifty most influential. ``--encoder`` fine-tunes an encoder on all original training sentences of
-conll2003_corrected and uses its refitted head. ``refine`` makes up to three passes over the training data for each edit, as
-``tagtrace explain --refine`` does, ``refine_once`` one pass, and ``sentence_exact`` none.
+conll2003_corrected and uses its refitted head. ``refine`` makes up to three passes over the training data for each
+edit, as ``tagtrace explain --refine`` does, ``refine_once`` one pass, and ``sentence_exact`` none.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ These tables compare the change of a query's loss that is predicted when trainin
 after exact retraining (max |gradient| at most 1e-8). Every point is kept. The queries are 20 mispredicted validation
 tokens, each with the 20 training segments of the largest first-order influence. The slope is that of actual on
 predicted changes. `refine` is what `tagtrace explain --refine` shows: the sentence-exact estimate with up to three
-passes over the training data; `refine_once` uses one pass, and `sentence_exact` none ([maths.md](maths.md)). The page is
-written by `python experiments/fidelity_table.py` from the points in [experiments/results](../experiments/results). Times
-are milliseconds per edit in that run: without compiled loops (the extra `fast`) on one core for tokens, entities and
-relabelled tokens, twelve runs at once, on four cores for groups, and on a GPU shared by two runs for DistilBERT.
+passes over the training data; `refine_once` uses one pass, and `sentence_exact` none ([maths.md](maths.md)). The page
+is written by `python experiments/fidelity_table.py` from the points in [experiments/results](../experiments/results).
+Times are milliseconds per edit in that run: without compiled loops (the extra `fast`) on one core for tokens, entities
+and relabelled tokens, twelve runs at once, on four cores for groups, and on a GPU shared by two runs for DistilBERT.
 """
 
 
