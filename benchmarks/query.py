@@ -215,6 +215,8 @@ def times(index: Index, repeats: int) -> dict[str, Any]:
             "read_files": lambda: read_files(index.folder),
             "query": lambda: identity.explain(query, top=TOP),
             "query_with_solve": lambda: dense.explain(query, top=TOP),
+            "query_entities": lambda: identity.explain(query, kind="entity", top=TOP),
+            "query_segments": lambda: identity.explain(query, kind="segment", top=TOP),
             "part_gradient": lambda: query.gradient(index.head),
             "part_solve": lambda: dense.solver.solve(gradient),
             "part_products": lambda: [one.products(gradient) for one in passes],
@@ -224,7 +226,7 @@ def times(index: Index, repeats: int) -> dict[str, Any]:
         repeats,
     )
     median = {name: statistics.median(values) for name, values in seconds.items()}
-    queries = ("query", "query_with_solve")
+    queries = ("query", "query_with_solve", "query_entities", "query_segments")
     return {
         "median_ms": {name: round(1e3 * value, 2) for name, value in median.items()},
         "best_ms": {name: round(1e3 * min(values), 2) for name, values in seconds.items()},

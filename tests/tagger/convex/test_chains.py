@@ -8,7 +8,14 @@ from torch import Tensor
 
 from tagtrace.tagger import Head, HeadOptions
 from tagtrace.tagger.convex import products
-from tagtrace.tagger.convex.chains import CompiledChain, Directions, Independent, PaddedChain, make_chain
+from tagtrace.tagger.convex.chains import (
+    SAFE_SINGLE,
+    CompiledChain,
+    Directions,
+    Independent,
+    PaddedChain,
+    make_chain,
+)
 from tests.strategies import HEADS, LABELS, random_theta
 
 LENGTHS = torch.tensor([5, 1, 8, 2, 3])
@@ -109,3 +116,18 @@ def test_scores_that_are_far_apart_take_the_log_space() -> None:
     assert isinstance(found, PaddedChain)
     assert not found.is_scaled
     torch.testing.assert_close(found.nodes.sum(1), torch.ones(len(found.nodes), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("count", [1, Q])
+def test_improbable_labels_do_not_spoil_a_tangent(count: int) -> None:
+    """A label that is forbidden after the only probable one is then certain: its sums are far below 1e-30."""
+    edges, nothing = torch.zeros(C, C, dtype=torch.float64), torch.zeros(C, dtype=torch.float64)
+    edges[0, 2] = -torch.inf
+    given = torch.tensor([[0.0, -100.0, -100.0], [0.0, 0.0, 100.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
+    tables, lengths = (edges, nothing, nothing), torch.tensor([3])
+    moved, along = directions(count)
+    found, expected = (kind(tables, given, lengths) for kind in (CompiledChain, PaddedChain))
+    assert 0 < found.smallest < SAFE_SINGLE
+    one, two = (chain.tangent(moved[:3].clone(), along) for chain in (found, expected))
+    for name in ("nodes", "edges", "first", "last"):
+        torch.testing.assert_close(getattr(one, name), getattr(two, name), rtol=0, atol=1e-9)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tagtrace._checks import OptionError, TrainingError
+from tagtrace.data import LabelSet
 from tagtrace.tagger import HeadOptions, RefitOptions, Rows, crf, refit_head
 from tagtrace.tagger.convex import products
 from tagtrace.tagger.convex.hessian_product import HessianProduct
@@ -156,3 +157,12 @@ def test_nearly_dependent_features_are_solved_or_refused_in_one_line() -> None:
         refit_head(Head(4, LABELS), rows, RefitOptions(l2=1e-4, max_steps=30))
     except TrainingError as error:
         assert "\n" not in str(error)  # noqa: PT017
+
+
+def test_one_label_has_nothing_to_move() -> None:
+    head = Head(4, LabelSet(("O",), "plain"))
+    rows = random_rows()
+    objective = Objective(head, Rows(rows.features, torch.zeros_like(rows.labels), rows.lengths), l2=0.7)
+    move = torch.ones(2, head.num_parameters, dtype=torch.float64)
+    found = nearby_gradients(objective, objective.evaluate(torch.zeros_like(move[0])), move)
+    torch.testing.assert_close(found, torch.stack([objective.evaluate(move[0]).gradient] * 2))

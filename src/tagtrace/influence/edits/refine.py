@@ -188,11 +188,15 @@ class _Step:
         return _length(self.change - other.change, self.pull - other.pull)
 
     def towards(self, other: _Step, share: Tensor) -> _Step:
-        """The step at a share (G,) of the way to the other."""
+        """The step at a share (G,) of the way to the other; where the share is 0, the other does not matter."""
         shares = share.unsqueeze(1).split([len(one) for one in self.where])
-        where = [torch.lerp(*parts) for parts in zip(self.where, other.where, shares, strict=True)]
+        where = [_mixed(*parts) for parts in zip(self.where, other.where, shares, strict=True)]
         pairs = ((self.change, other.change), (self.pull, other.pull))
-        return _Step(where, *(torch.lerp(mine, its, share.unsqueeze(1)) for mine, its in pairs))
+        return _Step(where, *(_mixed(mine, its, share.unsqueeze(1)) for mine, its in pairs))
+
+
+def _mixed(mine: Tensor, its: Tensor, share: Tensor) -> Tensor:
+    return torch.where(share > 0, torch.lerp(mine, its, share), mine)
 
 
 def _length(change: Tensor, pull: Tensor) -> Tensor:

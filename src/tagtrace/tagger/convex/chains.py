@@ -25,6 +25,8 @@ from tagtrace.tagger.scores import Scores
 if TYPE_CHECKING:
     from tagtrace.tagger.head import Head
 
+SAFE_SINGLE = 1e-30
+"""As SAFE_SCALE, for float32."""
 NEGLIGIBLE = {torch.float32: 1e-9, torch.float64: 1e-15}
 """Transitions that are less probable than this are left out of a tangent."""
 
@@ -59,6 +61,8 @@ class Chain(ABC):
     lengths: Tensor
     is_scaled: bool = True
     """Whether ``tangent`` can be computed."""
+    smallest: float = 1.0
+    """The smallest share of probability that any step kept."""
 
     @property
     @abstractmethod
@@ -215,7 +219,7 @@ class CompiledChain(Chain):
     lengths: Tensor
     log_z: Tensor
     smallest: float
-    """The smallest share of probability that any step kept; scaling is safe only above SAFE_SCALE."""
+    """Scaling is safe only above SAFE_SCALE, and in float32 above SAFE_SINGLE."""
     starts: np.ndarray
     begins: np.ndarray
     ends: np.ndarray
@@ -240,7 +244,9 @@ class CompiledChain(Chain):
         self.log_z = emissions.new_zeros(len(lengths))
         self.smallest = 0.0
         if spread(emissions, *scores) < SAFE_SPREAD:
-            self.smallest = min(share(lambda some: self._run(some, emissions.contiguous().numpy()), len(lengths)))
+            self.smallest = min(
+                share(lambda some: self._run(some, emissions.contiguous().numpy()), len(lengths)), default=1.0
+            )
         self.log_z += (lengths - 1).double() * peaks[0] + peaks[1] + peaks[2]
 
     @property

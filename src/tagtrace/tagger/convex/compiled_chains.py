@@ -115,7 +115,7 @@ def tangent(
                     totals[j] += alpha[row - 1, i] * matrix[i, j]
             ahead[t] = moved[row]
             for j in range(C):
-                scale = 1.0 / totals[j]
+                scale = 1.0 / totals[j] if totals[j] > 0 else 0.0
                 for i in range(C):
                     weight = alpha[row - 1, i] * matrix[i, j]
                     if weight * right[row, j] > tiny:
@@ -144,7 +144,7 @@ def tangent(
                 break
             behind[:] = 0.0
             for i in range(C):
-                scale = 1.0 / beta[row - 1, i]
+                scale = 1.0 / beta[row - 1, i] if beta[row - 1, i] > 0 else 0.0
                 for j in range(C):
                     weight = matrix[i, j] * right[row, j]
                     share, pair = weight * scale, alpha[row - 1, i] * weight
@@ -195,7 +195,7 @@ def tangent_one(
         for t in range(1, T):
             row = begin + t
             step[:] = 0.0
-            total[:] = 1e-30
+            total[:] = 0.0
             for i in range(C):
                 a = alpha[row - 1, i]
                 w = a * ahead[t - 1, i]
@@ -203,7 +203,7 @@ def tangent_one(
                     step[j] += w * matrix[i, j] + a * weighted[i, j]
                     total[j] += a * matrix[i, j]
             for j in range(C):
-                ahead[t, j] = moved[row, j] + step[j] / total[j]
+                ahead[t, j] = moved[row, j] + (step[j] / total[j] if total[j] > 0 else kind.type(0))
         row = begin + T - 1
         log_z = kind.type(0)
         for j in range(C):
@@ -230,7 +230,7 @@ def tangent_one(
                 for i in range(C):
                     step[i] += u * matrix_turned[j, i] + r * turned[j, i]
             for i in range(C):
-                behind[i] = step[i] / (beta[row - 1, i] + kind.type(1e-30))
+                behind[i] = step[i] / beta[row - 1, i] if beta[row - 1, i] > 0 else kind.type(0)
         if begins[b]:
             first_out += moved[begin]
     edges_out += matrix * pairs + weighted * sums

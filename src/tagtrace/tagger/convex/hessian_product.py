@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import TrainingError
-from tagtrace.tagger.convex.chains import Chain, Directions
+from tagtrace.tagger.convex.chains import SAFE_SINGLE, Chain, Directions
 from tagtrace.tagger.convex.objective import Evaluation, Objective
 from tagtrace.tagger.convex.products import MAX_THIN, gather, project
 from tagtrace.tagger.convex.threads import share
@@ -122,6 +122,8 @@ class HessianProduct:
         where = where if isinstance(where, Evaluation) else objective.evaluate(where)
         if not where.is_scaled:
             raise TrainingError("the scores of one token differ by hundreds; raise l2 or scale the features down")
+        if min(chain.smallest for chain in where.chains) < SAFE_SINGLE:
+            dtype = torch.float64  # probabilities would underflow in float32
         self.objective, self.where, self.dtype = objective, where, dtype
         self.head = objective.head.at(where.theta)
         parts = zip(objective.chunks, where.chains, strict=True)
@@ -136,6 +138,8 @@ class HessianProduct:
         """H v for v (P,), or for Q of them at once, (Q, P); float64."""
         if vectors.dim() == 1:
             return self(vectors.unsqueeze(0)).squeeze(0)
+        if len(vectors) == 0:
+            return vectors.clone()
         longest = max((block.chain.num_tokens for block in self.blocks), default=1)
         cells = DEVICE_CELLS if vectors.is_cuda else CELLS
         together = max(cells // (longest * self.head.num_labels), 1)

@@ -27,6 +27,8 @@ STILL = 1e-9
 
 def nearby_gradients(objective: Objective, where: Evaluation, moves: Tensor) -> Tensor:
     """The gradients of J at theta + d for the moves d (Q, P), (Q, P)."""
+    if objective.head.num_labels == 1:  # no probability can change
+        return where.gradient + objective.l2 * moves
     longest = max(len(chunk.labels) for chunk in objective.chunks)
     cells = DEVICE_CELLS if moves.is_cuda else CELLS
     together = max(cells // (longest * objective.head.num_labels), 1)

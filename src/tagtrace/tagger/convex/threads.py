@@ -25,9 +25,10 @@ def share(work: Callable[[range], _Result], count: int, step: int = 1, *, is_cud
     num_threads = 1 if is_cuda or _is_worker() else torch.get_num_threads()
     size = step * max(-(-count // (step * num_threads)), 1)
     ranges = [range(count)[start : start + size] for start in range(0, count, size)]
+    work = torch.no_grad()(work)
     if len(ranges) < 2:
         return [work(some) for some in ranges]
-    return list(_workers(num_threads, os.getpid()).map(torch.no_grad()(work), ranges))
+    return list(_workers(num_threads, os.getpid()).map(work, ranges))
 
 
 def _is_worker() -> bool:
