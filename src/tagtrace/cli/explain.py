@@ -79,7 +79,7 @@ explain_options: Option = together(
     "--refine", is_flag=True, help="Also estimate closely how the prediction changes without each segment shown."
 )
 @click.option("--passes", type=int, default=3, show_default=True,
-              help="With --refine: most passes over the training data, for all segments. 0 is fastest.")  # fmt: skip
+              help="With --refine: at most this many passes over the training data. 0 is fastest.")  # fmt: skip
 def explain(folder: Path, refine: bool, **values: Any) -> None:
     """Show the training segments whose labels support or oppose a prediction.
 

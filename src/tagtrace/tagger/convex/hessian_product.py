@@ -4,8 +4,8 @@ H v = (1/N) sum_t dp_t f_t^T for W, and likewise for transitions, plus lambda v,
 marginals when the logits move along B v (``chains``). A label that is certain, or certainly not that of its token,
 neither moves nor makes others move: Cov(y_s = c, y_t = k)^2 <= Var(y_s = c) Var(y_t = k), with Var = p (1 - p). Labels
 of a smaller variance than ``negligible`` are left out: most, in a tagger that is sure of most tokens. The solvers that
-use rough products (``block_cg``) compare their result with exact ones, which leave out what changes them by less than
-1e-6, and multiply small variances in float32 and the others in float64.
+use rough products (``block_cg``) compare their result with exact ones, which leave out far less, and multiply small
+variances in float32 and the others in float64.
 """
 
 from __future__ import annotations
