@@ -6,7 +6,8 @@
 *index*: the index of CoNLL train with the lexical encoder as it is by default (D = 384, trained for one epoch), one
 thread, here and by the checkout OLD (its folder; left out without --landed). *queries*: a CRF head on 203,621 tokens
 with D = 768 and C = 9, of a lexical tagger trained for two epochs; curvature from nothing and 50 queries, here (``cg``,
-residual at most 1e-4) and by the dense inverse of OLD. *refine*: 200 segments refined, and a few of them verified.
+residual at most 1e-4) and by the dense inverse of OLD. *one_query*: one query at a time on the same index, in turns
+with a pass that only reads the features (``query.py``). *refine*: 200 segments refined, and a few of them verified.
 *large*: 1,000 sentences with 73 labels made of the 9 by the word's hash, P = 61,466, with refine and verify. Each part
 runs in a process of its own; memory is the most at any moment on top of the imports.
 """
@@ -14,9 +15,11 @@ runs in a process of its own; memory is the most at any moment on top of the imp
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,14 +31,15 @@ from typing import Any
 from zlib import crc32
 
 import torch
+from query import BUFFER, TOP, read_mapped, time_in_turn
 
 from tagtrace.data import Corpus, LabelSet, read_corpus
 from tagtrace.index import Index, build_index, open_index
-from tagtrace.influence import Edit, Explainer, Query
+from tagtrace.influence import Edit, Explainer, Query, SegmentKind
 from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, load_tagger, new_tagger, save_tagger, train_tagger
 
 NUM_QUERIES = 50
-PARTS = ("index", "queries", "refine", "large")
+PARTS = ("index", "queries", "one_query", "refine", "large")
 
 
 def main() -> None:
@@ -137,7 +141,9 @@ def run_part(part: str, place: Path, data: Path) -> dict[str, Any]:
     queries = draw_queries(index)
     Path("/proc/self/clear_refs").write_text("5")
     before = memory("VmRSS")
-    found = {"queries": ask, "dense": ask_landed, "refine": refine, "large": large}[part](index, queries)
+    found = {"queries": ask, "dense": ask_landed, "one_query": one_query, "refine": refine, "large": large}[part](
+        index, queries
+    )
     return {**found, "threads": torch.get_num_threads(), "at_most_mb": round(memory("VmHWM") - before, 1)}
 
 
@@ -187,6 +193,29 @@ def ask_landed(index: Index, queries: list[Query]) -> dict[str, Any]:
     _, prepare = timed(lambda: explainer.solver)
     _, scan = timed(lambda: [explainer.explain(query, top=100) for query in queries])
     return {"prepare_s": round(prepare, 2), "scan_s": round(scan, 2), "all_s": round(prepare + scan, 2)}
+
+
+def one_query(index: Index, queries: list[Query]) -> dict[str, Any]:
+    """Queries for tokens, without and with the solve, for entities and for segments, in turns with a pass."""
+    identity, dense = Explainer(index, "identity"), Explainer(index, "dense")
+    dense.prepare()
+    buffer, count = torch.empty(BUFFER, index.head.dim, dtype=torch.float16), itertools.count()
+
+    def ask(explainer: Explainer, kind: SegmentKind) -> Callable[[], object]:
+        return lambda: explainer.explain(queries[next(count) % len(queries)], kind=kind, top=TOP)
+
+    steps = {
+        "read": lambda: read_mapped(index, buffer),
+        "tokens": ask(identity, "token"),
+        "tokens_with_solve": ask(dense, "token"),
+        "entities": ask(identity, "entity"),
+        "segments": ask(identity, "segment"),
+    }
+    median = {name: statistics.median(values) for name, values in time_in_turn(steps, 25).items()}
+    return {
+        "median_ms": {name: round(1e3 * value, 2) for name, value in median.items()},
+        "times_a_read": {name: round(value / median["read"], 2) for name, value in median.items() if name != "read"},
+    }
 
 
 def refine(index: Index, queries: list[Query]) -> dict[str, Any]:

@@ -28,6 +28,10 @@ passes over the training data; `refine_once` uses one pass, and `sentence_exact`
 is written by `python experiments/fidelity_table.py` from the points in [experiments/results](../experiments/results).
 Times are milliseconds per edit in that run: without compiled loops (the extra `fast`) on one core for tokens, entities
 and relabelled tokens, twelve runs at once, on four cores for groups, and on a GPU shared by two runs for DistilBERT.
+
+On the same points, with two passes for every segment, `refine` had lower or equal correlations and larger or equal
+largest errors in every draw. Eight of its fourteen slopes were nearer to 1, by at most 0.0095, because a segment that
+has settled now makes no more passes.
 """
 
 

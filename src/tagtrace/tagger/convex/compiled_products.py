@@ -65,6 +65,13 @@ fetch: Any = intrinsic(_fetch)
 
 
 @compiled
+def fetch_row(flat, row, D):
+    """Ask for a row of features, D of ``flat``, to be brought into the cache."""
+    for place in range(row * D, (row + 1) * D, LINE):
+        fetch(flat, place)
+
+
+@compiled
 def project(x, rows, w, out):
     """out[i, k] = w_k . x[rows[i]] for x (N, D), rows (n,), w (K, D), out (n, K)."""
     K, D = w.shape
@@ -73,9 +80,7 @@ def project(x, rows, w, out):
     for i in range(n):
         r = rows[i]
         if i + AHEAD < n:
-            ahead = rows[i + AHEAD] * D
-            for place in range(ahead, ahead + D, LINE):
-                fetch(flat, place)
+            fetch_row(flat, rows[i + AHEAD], D)
         k = 0
         while k + 8 <= K:
             a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = w.dtype.type(0)
@@ -108,9 +113,7 @@ def take(x, rows, out):
     for i in range(n):
         r = rows[i]
         if i + AHEAD < n:
-            ahead = rows[i + AHEAD] * D
-            for place in range(ahead, ahead + D, LINE):
-                fetch(flat, place)
+            fetch_row(flat, rows[i + AHEAD], D)
         for d in range(D):
             out[i, d] = widen(x[r, d])
 
@@ -143,9 +146,7 @@ def gather(x, rows, v, out):
             else:
                 four[j, :] = 0.0  # its weights may be those of the rows before
         for j in range(i + AHEAD, min(i + AHEAD + 4, n)):
-            ahead = rows[j] * D
-            for place in range(ahead, ahead + D, LINE):
-                fetch(flat, place)
+            fetch_row(flat, rows[j], D)
         k = 0
         while k + 4 <= K:
             for j in range(count):
@@ -174,15 +175,34 @@ def gather(x, rows, v, out):
 def symmetric_product(matrix, begin, end, vector, out):
     """out (P,) += the share in A v of the rows from ``begin`` to ``end`` of the lower triangle of A (P, P), v (P,).
 
-    Each element is read once, for its own place and for the mirrored one.
+    Each element is read once, for its own place and for the mirrored one; four rows together, because the two vectors
+    do not fit into the fastest cache.
     """
-    for i in range(begin, end):
-        total, v = out.dtype.type(0), vector[i]
-        row = matrix[i]
+    zero = out.dtype.type(0)
+    i = begin
+    while i + 4 <= end:
+        a, b, c, e = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
+        v0, v1, v2, v3 = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
+        s0 = s1 = s2 = s3 = zero
         for j in range(i):
-            total += row[j] * vector[j]
-            out[j] += row[j] * v
-        out[i] += total + row[i] * v
+            v = vector[j]
+            s0 += a[j] * v
+            s1 += b[j] * v
+            s2 += c[j] * v
+            s3 += e[j] * v
+            out[j] += a[j] * v0 + b[j] * v1 + c[j] * v2 + e[j] * v3
+        out[i] += s0 + a[i] * v0 + b[i] * v1 + c[i] * v2 + e[i] * v3
+        out[i + 1] += s1 + b[i] * v0 + b[i + 1] * v1 + c[i + 1] * v2 + e[i + 1] * v3
+        out[i + 2] += s2 + c[i] * v0 + c[i + 1] * v1 + c[i + 2] * v2 + e[i + 2] * v3
+        out[i + 3] += s3 + e[i] * v0 + e[i + 1] * v1 + e[i + 2] * v2 + e[i + 3] * v3
+        i += 4
+    while i < end:
+        s0, v0, a = zero, vector[i], matrix[i]
+        for j in range(i):
+            s0 += a[j] * vector[j]
+            out[j] += a[j] * v0
+        out[i] += s0 + a[i] * v0
+        i += 1
 
 
 @compiled
@@ -204,9 +224,7 @@ def score_tokens(x, rows, w, errors, before, after, into, out_of, norms, sizes, 
         bounds[i] = total
     for i in range(n):
         if i + AHEAD < n and bounds[i + AHEAD] >= floor:
-            ahead = rows[i + AHEAD] * D
-            for place in range(ahead, ahead + D, LINE):
-                fetch(flat, place)
+            fetch_row(flat, rows[i + AHEAD], D)
         out[i] = 0.0
         if bounds[i] < floor:
             continue

@@ -21,6 +21,8 @@ BLOCK, DEVICE_BLOCK = 512, 2**18
 """Number of tokens that are converted at once, on the CPU and on a GPU."""
 SMALL = 2**24
 """Number of bytes of features below which torch is as fast as compiled loops, which take a second to load."""
+NUM_PARTS = 64
+"""Number of parts into which a symmetric matrix is divided for its product with a vector."""
 _BITS = {torch.float16: torch.uint16, torch.bfloat16: torch.int16}
 
 
@@ -63,8 +65,13 @@ def project(features: Tensor, weights: Tensor, rows: Tensor | None = None) -> Te
         x = bits(features)
         share(lambda some: loops.project(x, places[_slice(some)], table, found[_slice(some)]), count)
         return out
-    for some in _blocks(features, count):
-        torch.mm(converted(features, some if rows is None else rows[some], weights.dtype), weights.T, out=out[some])
+    blocks = _blocks(features, count)
+
+    def fill(several: range) -> None:
+        for some in blocks[_slice(several)]:
+            torch.mm(converted(features, some if rows is None else rows[some], weights.dtype), weights.T, out=out[some])
+
+    share(fill, len(blocks), is_cuda=features.is_cuda)
     return out
 
 
@@ -105,8 +112,8 @@ def symmetric_product(matrix: Tensor, vectors: Tensor) -> Tensor:
     loops, size = compiled_loops(), len(matrix)
     if loops is None or len(vectors) != 1 or not uses_loops(matrix):
         return vectors @ matrix
-    table, vector, num_parts = matrix.numpy(), vectors[0].contiguous().numpy(), 2 * torch.get_num_threads()
-    ends = [round(size * (part / num_parts) ** 0.5) for part in range(num_parts + 1)]  # parts of the same area
+    table, vector = matrix.numpy(), vectors[0].contiguous().numpy()
+    ends = [round(size * (part / NUM_PARTS) ** 0.5) for part in range(NUM_PARTS + 1)]  # parts of the same area
 
     def add(some: range) -> Tensor:
         out = vectors.new_zeros(size)
@@ -114,7 +121,7 @@ def symmetric_product(matrix: Tensor, vectors: Tensor) -> Tensor:
             loops.symmetric_product(table, ends[part], ends[part + 1], vector, out.numpy())
         return out
 
-    return torch.stack(share(add, num_parts)).sum(0, keepdim=True)
+    return torch.stack(share(add, NUM_PARTS)).sum(0, keepdim=True)
 
 
 def converted(features: Tensor, rows: Tensor | slice, dtype: torch.dtype) -> Tensor:

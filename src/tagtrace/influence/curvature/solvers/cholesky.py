@@ -11,6 +11,7 @@ refinement reduces it by a factor of 1.4 to 2.4). Where K is so ill-conditioned 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Self
 
 import torch
@@ -21,6 +22,7 @@ from tagtrace.influence.curvature.operators import Operator
 from tagtrace.influence.curvature.solvers.probes import Probes
 from tagtrace.influence.curvature.solvers.solution import Solution, SolveError, Solver
 from tagtrace.tagger.convex.products import symmetric_product
+from tagtrace.tagger.convex.threads import torch_alone
 
 WORST_ASSEMBLED = 1e-5
 """Largest residual of a solve: the small weights of a large Hessian are multiplied in float32."""
@@ -60,8 +62,9 @@ class Cholesky(Solver):
     @torch.no_grad()
     def try_solve(self, right: Tensor) -> Solution:
         right = right.to(self.inverse)
-        value = symmetric_product(self.inverse, right)
-        residual = self.probes.residual(value, right)
-        allowed = self.probes.rounding(value, right).mul(4.0).clamp(WORST_ASSEMBLED, WORST_ROUNDED)
+        with torch_alone() if len(right) == 1 else nullcontext():
+            value = symmetric_product(self.inverse, right)
+            residual = self.probes.residual(value, right)
+            allowed = self.probes.rounding(value, right).mul(4.0).clamp(WORST_ASSEMBLED, WORST_ROUNDED)
         is_good = bool((residual <= allowed).all())
         return Solution(value, residual, 1, "exact" if is_good else "not converged")
