@@ -75,19 +75,29 @@ def test_what_does_not_need_torch_does_not_import_it(data: Path, arguments: list
     assert subprocess.run([sys.executable, "-c", code, *arguments], cwd=data, check=False).returncode == 0
 
 
-@pytest.mark.parametrize(("own", "used"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
-def test_threads_wait_without_spinning_unless_the_user_says_otherwise(own: str | None, used: str) -> None:
-    """OpenMP reads the variable once, when torch is imported."""
+@pytest.mark.parametrize(
+    ("name", "own", "used"),
+    [
+        ("OMP_WAIT_POLICY", None, "PASSIVE"),
+        ("OMP_WAIT_POLICY", "ACTIVE", "ACTIVE"),
+        ("GOMP_SPINCOUNT", None, "1000"),
+        ("GOMP_SPINCOUNT", "5", "5"),
+    ],
+)
+def test_threads_wait_nearly_without_spinning_unless_the_user_says_otherwise(
+    name: str, own: str | None, used: str
+) -> None:
+    """OpenMP reads the variables once, when torch is imported."""
     code = (
         "import builtins, os, sys; from tagtrace.cli import main; load = builtins.__import__\n"
         "def watch(name, *rest):\n"
-        "    if name == 'torch': sys.exit(os.environ['OMP_WAIT_POLICY'])\n"
+        f"    if name == 'torch': sys.exit(os.environ[{name!r}])\n"
         "    return load(name, *rest)\n"
         "builtins.__import__ = watch; main(['predict', 'nothing', 'nothing'])"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment = {other: value for other, value in os.environ.items() if other != name}
     if own is not None:
-        environment["OMP_WAIT_POLICY"] = own
+        environment[name] = own
     found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert found.stderr.strip() == used
 

@@ -68,8 +68,10 @@ class Commands(LazyCommands):
     """Prints errors that the user can correct as one line on standard error and exits with 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        # Before torch is imported: threads that wait by spinning make a busy machine many times slower.
+        # Before torch is imported: threads that wait by spinning make a busy machine many times slower. On Linux they
+        # may spin for a few microseconds, without which training by two threads is no faster than by one.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
         try:
             return super().invoke(ctx)
         except TagtraceError as error:

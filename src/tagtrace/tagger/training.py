@@ -196,7 +196,7 @@ class _Run:
         return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
     def _update(self, batch: Sequence[Example]) -> float:
-        torch.manual_seed(_mix(self.options.seed, self.step + 2**20))
+        _seed(self.tagger.device, _mix(self.options.seed, self.step + 2**20))
         rate = _rate(self.options.schedule, self.step, self.num_steps)
         for group in self.optimiser.param_groups:
             group["lr"] = group["base"] * rate
@@ -295,6 +295,13 @@ def _rate(schedule: str, step: int, num_steps: int, warm_up: float = 0.1) -> flo
 def _autocast(device: torch.device, precision: str) -> torch.autocast:
     enabled = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
+
+
+def _seed(device: torch.device, seed: int) -> None:
+    """As torch.manual_seed, which keeps a note of every call for devices that are not in use."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed_all(seed)
 
 
 def _mix(seed: int, number: int) -> int:

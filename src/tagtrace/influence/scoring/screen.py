@@ -41,6 +41,8 @@ KEEP = 2**30
 NUM_LEADING = 2048
 """Number of segments, those with the largest errors, that are scored first: others that cannot be stronger than the
 strongest of them are left out."""
+MOST = 0.5
+"""Share of segments or tokens above which all of them are computed, because choosing them takes as long."""
 SLACK = 1.001
 """Bounds are a little too large, so that rounding cannot make one too small."""
 
@@ -97,19 +99,20 @@ class Screen:
             _, first = self._scored(table, leading, 0.0)
             floor = max(min(float(side.topk(top).values[-1]) for side in (first, -first)), 0.0)
             found, values = self._scored(table, asked, floor)
-            is_strong = values.abs() >= floor
-            return found[is_strong], values[is_strong] * size
+        return found, values * size
 
     def _scored(self, table: _Direction, groups: list[list[SameLength]], floor: float) -> tuple[Tensor, Tensor]:
-        """The numbers and values of segments, in parts and groups, whose bound is above ``floor``."""
+        """The numbers and values of segments, in parts and groups, that are above ``floor`` on either side."""
         numbers, values = list[Tensor](), list[Tensor]()
         for part, several in zip(self._parts, groups, strict=True):
             alive = [table.reached(group, floor) for group in several] if floor > 0 else several
             moved = table.moved_of(part.features, [group.tokens for group in alive])
             numbers += [group.places for group in alive]
             values += [table.products(moved, group).double().cpu() for group in alive]
-        found, order = torch.cat(numbers).sort()
-        return found, torch.cat(values)[order]
+        found, scores = torch.cat(numbers), torch.cat(values)
+        is_strong = scores.abs() >= floor
+        found, order = found[is_strong].sort()
+        return found, scores[is_strong][order]
 
     @cached_property
     def _every(self) -> list[list[SameLength]]:
@@ -182,13 +185,16 @@ class _Direction:
         for some in tokens:
             is_one[some] = True
         rows = is_one.nonzero().squeeze(1)
+        if len(rows) > MOST * len(features):
+            return self.moved(features)
         out = torch.empty(len(features), len(self.weight), dtype=self.weight.dtype)
         out[rows] = logits(features, self.weight, rows)
         return out
 
     def reached(self, group: SameLength, floor: float) -> SameLength:
-        """The segments whose score may be above ``floor`` on either side."""
-        return group.select((group.reach @ self.sizes) * SLACK >= floor)
+        """The segments whose score may be above ``floor`` on either side; all of them if these are most."""
+        is_reached = (group.reach @ self.sizes) * SLACK >= floor
+        return group.select(is_reached) if int(is_reached.sum()) < MOST * len(is_reached) else group
 
     def products(self, moved: Tensor, group: SameLength) -> Tensor:
         """V . g, (S,)."""
