@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,12 +140,19 @@ def run_part(part: str, place: Path, data: Path) -> dict[str, Any]:
     index = open_index(place)
     shutil.rmtree(place / "curvature", ignore_errors=True)  # each part computes its own
     queries = draw_queries(index)
+    import_loops()
     Path("/proc/self/clear_refs").write_text("5")
     before = memory("VmRSS")
     found = {"queries": ask, "dense": ask_landed, "one_query": one_query, "refine": refine, "large": large}[part](
         index, queries
     )
     return {**found, "threads": torch.get_num_threads(), "at_most_mb": round(memory("VmHWM") - before, 1)}
+
+
+def import_loops() -> None:
+    """Import numba, as ``peers.py`` does, where the checkout uses it."""
+    with suppress(ImportError):
+        import tagtrace.tagger.convex.compiled  # noqa: F401, PLC0415  # pyright: ignore[reportMissingImports]
 
 
 def rebuild(place: Path, corpus: Corpus) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -12,6 +13,12 @@ def system(size: int = 60, condition: float = 1e3) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     turn = torch.linalg.qr(torch.randn(size, size, generator=generator, dtype=torch.float64))[0]
     return turn @ torch.diag(torch.logspace(0, torch.tensor(condition).log10().item(), size).double()) @ turn.T
+
+
+def nearly_inverse(matrix: Tensor) -> Tensor:
+    """Right to 0.3 % in every direction."""
+    values, turn = torch.linalg.eigh(matrix)
+    return turn @ torch.diag((1.0 + 3e-3 * torch.arange(len(values)).sin()) / values) @ turn.T
 
 
 def rights(count: int, size: int = 60) -> Tensor:
@@ -73,3 +80,46 @@ def test_a_start_is_used() -> None:
     answer = torch.linalg.solve(matrix, right.T).T
     found = solve_refined(lambda v: v @ matrix, lambda v: v @ matrix, torch.clone, right, 1e-6, start=answer)
     assert found.num_steps == 0
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0, -1.0])
+def test_the_last_step_needs_no_product_if_the_preconditioner_is_an_inverse(scale: float) -> None:
+    """Twice the inverse is as good a preconditioner, but x + M r would be wrong by as much as x."""
+    matrix, right, counts = system(), rights(5), [0]
+    inverse = scale * nearly_inverse(matrix)
+
+    def product(vectors: Tensor) -> Tensor:
+        counts[0] += 1
+        return vectors @ matrix
+
+    found = block_cg(product, lambda v: v @ inverse, right, 1e-4)
+    true = (found.value @ matrix - right).norm(dim=1) / right.norm(dim=1)
+    assert float(true.max()) <= 1e-4
+    assert counts[0] == found.num_steps
+    if scale == 1.0:
+        fewer = counts[0]
+        block_cg(product, lambda v: 2.0 * v @ inverse, right, 1e-4)
+        assert counts[0] == 2 * fewer + 1
+
+
+def test_residuals_that_are_estimated_as_small_are_not_computed() -> None:
+    matrix, right, computed = system(), rights(40), list[int]()
+    inverse = nearly_inverse(matrix)
+
+    def exact(vectors: Tensor) -> Tensor:
+        computed.append(len(vectors))
+        return vectors @ matrix
+
+    def estimate(value: Tensor, goal: Tensor) -> Tensor:
+        true = (value @ matrix - goal).norm(dim=1) / goal.norm(dim=1)
+        return torch.where(torch.arange(len(true)) < 3, 1.0, true)  # it doubts the first three
+
+    arguments = (lambda v: v @ matrix, lambda v: v @ inverse, right, 1e-4)
+    found = solve_refined(exact, *arguments, estimate=estimate)
+    assert computed == [3]
+    true = (found.value @ matrix - right).norm(dim=1) / right.norm(dim=1)
+    torch.testing.assert_close(found.residual, true)
+    assert float(true.max()) <= 1e-4
+    computed.clear()
+    assert float(solve_refined(exact, *arguments).residual.max()) <= 1e-4
+    assert computed == [40]

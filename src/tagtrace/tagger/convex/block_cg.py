@@ -23,7 +23,10 @@ PATIENCE = 25
 """Number of steps without progress after which rounding is assumed to be the limit."""
 MAX_ROUNDS = 8
 """Maximum number of times that a residual is solved for again."""
-LOOSE = 1e-2
+NEAR, SURE = 0.1, 0.5
+"""If the first step is that of the preconditioner to this accuracy, the preconditioner is an approximate inverse; then
+the last step, x + M r, needs no product, if it is expected to reach the second share of the tolerance."""
+LOOSE = 1e-3
 """Smallest share of a residual that approximate products can be relied on for."""
 
 
@@ -40,12 +43,16 @@ class Solved:
 def block_cg(
     product: LinearMap, precondition: LinearMap, right: Tensor, tolerance: float, max_steps: int = 500
 ) -> Solved:
-    """x (Q, P) with |K x - b| <= tolerance |b| for each row b, or as near as rounding or ``max_steps`` allow."""
+    """x (Q, P) with |K x - b| <= tolerance |b| for each row b, or as near as rounding or ``max_steps`` allow.
+
+    The residual is that of the products, or what is expected after a step without one.
+    """
     value, residual = torch.zeros_like(right), right.clone()  # (Q, P)
     size = right.norm(dim=1).clamp(min=1e-300)
     relative = residual.norm(dim=1) / size
     live = (relative > tolerance).nonzero().squeeze(1)
-    direction, best, waited, num_steps = precondition(residual[live]), float("inf"), 0, 0
+    direction = ahead = precondition(residual[live])
+    worst, best, waited, num_steps, is_inverse = 1.0, float("inf"), 0, 0, False
     while len(live) and num_steps < max_steps and waited < PATIENCE:
         direction = torch.linalg.qr(direction.T)[0].T.contiguous()  # (L, P)
         image = product(direction)
@@ -53,11 +60,16 @@ def block_cg(
         if factor is None:  # rounding has made the products indefinite
             break
         rate = torch.cholesky_solve(direction @ residual[live].T, factor).T  # (live, L)
-        value[live] += rate @ direction
+        step = rate @ direction
+        value[live] += step
         residual[live] -= rate @ image
+        if num_steps == 0:
+            is_inverse = bool(((step - ahead).norm(dim=1) < NEAR * step.norm(dim=1)).all())
         num_steps += 1
         relative[live] = residual[live].norm(dim=1) / size[live]
-        worst = float(relative.max())
+        before, worst = worst, float(relative.max())
+        if is_inverse and tolerance < worst and worst * worst / before <= SURE * tolerance:
+            return Solved(value + precondition(residual), relative * worst / before, num_steps)
         best, waited = (worst, 0) if worst < 0.9 * best else (best, waited + 1)
         live = live[relative[live] > tolerance]
         if len(live):
@@ -75,10 +87,12 @@ def solve_refined(
     tolerance: float,
     max_steps: int = 500,
     start: Tensor | None = None,
+    estimate: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Solved:
     """The same by ``fast`` products, with the residual computed by ``exact`` ones, which take over if ``fast`` fail.
 
-    ``start`` (Q, P) is a first guess.
+    ``start`` (Q, P) is a first guess. ``estimate`` gives |K x - b| / |b| of x and b (q, P) without products: a row that
+    is said to be small enough is not computed.
     """
     value, num_steps = torch.zeros_like(right) if start is None else start.clone(), 0
     residual = right if start is None else right - exact(start)
@@ -92,6 +106,13 @@ def solve_refined(
         found = block_cg(fast, precondition, residual[live], goal, max_steps - num_steps)
         num_steps += found.num_steps
         tried = value[live] + found.value
+        if estimate is not None and float((found.residual * relative[live]).max()) <= tolerance:
+            seen = estimate(tried, right[live])
+            good, bad = live[seen <= tolerance], seen > tolerance
+            value[good], relative[good] = tried[~bad], seen[~bad]
+            live, tried = live[bad], tried[bad]
+            if len(live) == 0:
+                break
         left = right[live] - exact(tried)
         better = left.norm(dim=1) / size[live] < relative[live]
         if not bool(better.any()):
@@ -102,7 +123,7 @@ def solve_refined(
         chosen = live[better]
         residual = residual.clone()
         value[chosen], residual[chosen] = tried[better], left[better]
-        relative = residual.norm(dim=1) / size
+        relative[chosen] = residual[chosen].norm(dim=1) / size[chosen]
     return Solved(value, relative, num_steps)
 
 

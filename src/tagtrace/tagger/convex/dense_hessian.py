@@ -35,6 +35,8 @@ from tagtrace.tagger.recursions import TINY
 
 WAITING, DEVICE_WAITING = 2**14, 2**18
 """Number of tokens whose pairs are added together, on the CPU and on a GPU."""
+PAIRS, DEVICE_PAIRS = 2**17, 2**24
+"""Number of pairs that are added together at most, or those of one chunk."""
 BLOCK, DEVICE_BLOCK = 2**11, 2**16
 """Number of pairs of tokens whose features are converted at once."""
 TOGETHER = 32
@@ -117,7 +119,8 @@ def _rarest_first(product: HessianProduct) -> list[int]:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Rows of two tokens s <= t, a code for two labels c and k as places in the order, and a weight; (m,) each.
+    """Rows of two tokens s <= t, a code for two labels c and k as places in the order, and a weight; (m,) each, in few
+    bytes: there are many pairs.
 
     The code is c C + k, and c < k with the weight p(c) p(k), if s = t; otherwise C^2 + c C + k, with the weight
     Cov(y_s = c, y_t = k).
@@ -164,7 +167,7 @@ def _above(weights: Tensor, first: Tensor, second: Tensor, code: int, negligible
     C = weights.shape[1]
     known = weights[:, :-1, :-1] if code else weights
     row, c, k = (known.abs() > negligible).nonzero(as_tuple=True)
-    return _Pairs(first[row], second[row], code + c * C + k, weights[row, c, k])
+    return _Pairs(first[row].int(), second[row].int(), (code + c * C + k).int(), weights[row, c, k])
 
 
 def _own_covariance(mixed: Tensor) -> Tensor:
@@ -204,9 +207,12 @@ class _Grams:
         is_used[pairs.first], is_used[pairs.second] = True, True
         places = is_used.cumsum(0) - 1 + self.count
         self.features.append(features[is_used])
-        self.pairs.append(_Pairs(places[pairs.first], places[pairs.second], pairs.code, pairs.weight))
+        first, second = (places[some].int() for some in (pairs.first, pairs.second))
+        self.pairs.append(_Pairs(first, second, pairs.code, pairs.weight))
         self.count += len(self.features[-1])
-        if self.count >= (DEVICE_WAITING if features.is_cuda else WAITING):
+        num_pairs = sum(len(some.code) for some in self.pairs)
+        limits = (DEVICE_WAITING, DEVICE_PAIRS) if features.is_cuda else (WAITING, PAIRS)
+        if self.count >= limits[0] or num_pairs >= limits[1]:
             self.flush()
 
     def flush(self) -> None:
@@ -253,8 +259,8 @@ def _gram(
     weights = weights.to(dtype)
     for start in range(0, len(first), DEVICE_BLOCK if features.is_cuda else BLOCK):
         some = slice(start, start + (DEVICE_BLOCK if features.is_cuda else BLOCK))
-        right = converted(features, second[some], dtype)  # (m, D)
-        left = right if is_same else converted(features, first[some], dtype)
+        right = converted(features, second[some].long(), dtype)  # (m, D)
+        left = right if is_same else converted(features, first[some].long(), dtype)
         total[D, :D] += weights[some] @ right
         left = left * weights[some].unsqueeze(1)
         total[:D, D] += left.sum(0)

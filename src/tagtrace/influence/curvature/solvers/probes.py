@@ -27,10 +27,10 @@ class Probes:
     products: Tensor
 
     @classmethod
-    def of(cls, operator: Operator) -> Probes:
+    def of(cls, operator: Operator, count: int = NUM_PROBES) -> Probes:
         """Products by the operator itself, which also reveal a matrix that is not the operator's."""
         generator = torch.Generator().manual_seed(0)
-        vectors = torch.randn(NUM_PROBES, operator.size, generator=generator, dtype=torch.float64)
+        vectors = torch.randn(count, operator.size, generator=generator, dtype=torch.float64)
         vectors = vectors.to(operator.device)
         return cls(vectors, operator(vectors))
 

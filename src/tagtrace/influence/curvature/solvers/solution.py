@@ -26,7 +26,7 @@ class Solution:
     value: Tensor
     """(Q, P)"""
     residual: Tensor
-    """|K x - b| / |b|, (Q,), computed or, by ``Cholesky``, estimated (``Probes``)."""
+    """|K x - b| / |b|, (Q,), computed, or estimated by ``Probes``."""
     num_steps: int
     status: Literal["exact", "converged", "not converged"]
 
