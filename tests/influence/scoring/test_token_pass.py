@@ -52,6 +52,22 @@ def test_in_double_precision_they_are_exact(
     torch.testing.assert_close(found.feature_norms, features.norm(dim=1), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("options", HEADS)
+def test_products_of_pairs_of_tokens_are_those_of_their_gradients(options: HeadOptions) -> None:
+    head = Head(4, LABELS, options).double()
+    head.set_flat(random_theta(head))
+    passes, dense = [], []
+    for seed, lengths in ((4, (9, 1, 30, 2)), (5, (3, 1, 12))):
+        rows = random_rows(seed, lengths)
+        rows = Rows(rows.features.double(), rows.labels, rows.lengths)
+        shard = Shard(rows.features, token_errors(head, rows), rows.labels, rows.lengths, 0, 0)
+        passes.append(TokenPass(head, shard, torch.float64))
+        dense.append(segment_gradients(head, rows, find_segments(rows, LABELS, "token")))  # (n, P)
+    tokens, sizes = torch.tensor([15, 0, 3, 7, 2, 1]), torch.linspace(-2.5, 3.0, 6, dtype=torch.float64)
+    found = passes[0].pair_products(passes[1], tokens, sizes)
+    torch.testing.assert_close(found, (dense[1][tokens] / sizes.unsqueeze(1)) @ dense[0].T, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", ["crf", "softmax"])
 def test_one_label_teaches_nothing(kind: str) -> None:
     rows = random_rows(0, (3, 2))

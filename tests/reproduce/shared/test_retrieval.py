@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
 from tagtrace.findings import Queries, read_trusted
 from tagtrace.findings.judges.probabilities import token_segments
 from tagtrace.index import Index
@@ -16,7 +15,6 @@ from tagtrace.influence.curvature.operators import Hessian
 from tagtrace.reproduce.shared import retrieval
 from tagtrace.reproduce.shared.device_curvature import DeviceCurvature
 from tagtrace.reproduce.shared.retrieval import COSINE, CURVATURE, IDENTITY, RELATIVE, Retriever, Strongest
-from tagtrace.reproduce.shared.token_gradients import by_label, training_gradients
 from tagtrace.tagger import HeadOptions
 from tagtrace.tagger.convex.hessian_product import HessianProduct
 from tagtrace.tagger.convex.objective import Objective
@@ -84,16 +82,6 @@ def test_every_score_finds_what_dense_gradients_and_a_dense_inverse_say(index: I
                 there = values.gather(1, places.unsqueeze(1)).squeeze(1)
                 torch.testing.assert_close(there, best.values, rtol=1e-5, atol=1e-7)  # equal words tie
     assert len({tuple(one.supporters.tolist()) for one in everything(index, asked)["token"].values()}) > 1
-
-
-def test_products_along_directions_are_dense_ones(index: Index) -> None:
-    rows, directions = double_rows(index), torch.randn(3, index.head.num_parameters, dtype=torch.float64)
-    dense = segment_gradients(index.head, rows, token_segments(rows.lengths))
-    parts = list(training_gradients(index, 7, CPU))
-    found = torch.cat([part.along(by_label(index.head, directions)) for _, part in parts], 1)
-    torch.testing.assert_close(found, directions @ dense.T, rtol=1e-5, atol=1e-6)  # errors are kept in float32
-    torch.testing.assert_close(torch.cat([p.norms() for _, p in parts]), dense.norm(dim=1), rtol=1e-5, atol=1e-9)
-    assert [place for rows, _ in parts for place in range(rows.start, rows.stop)] == list(range(index.num_tokens))
 
 
 def below_the_best(
@@ -174,7 +162,7 @@ def test_sizes_are_rough_without_an_inverse_or_on_demand(index: Index, asked: Qu
     rows = double_rows(index)
     trained = segment_gradients(index.head, rows, token_segments(rows.lengths))  # (N, P)
     sizes = (trained * curved.solve(trained, curved.kronecker)).sum(1).sqrt()
-    torch.testing.assert_close(curved.rough_sizes(), sizes)
+    torch.testing.assert_close(curved.rough_sizes, sizes)
     moved = curved.solve(segment_gradients(index.head, asked.rows, asked.segments)) @ trained.T
     for one in (found, rough):
         for name, values in {CURVATURE: moved, RELATIVE: moved / sizes}.items():
@@ -185,7 +173,13 @@ def test_sizes_are_rough_without_an_inverse_or_on_demand(index: Index, asked: Qu
     assert not torch.equal(rough.supporters, exact.supporters), "exact sizes change something"
 
 
-def test_start_and_end_scores_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
-    index = make_index(tmp_path_factory.mktemp("ends"), head=HeadOptions(start_end=True))
-    with pytest.raises(OptionError, match="start and end"):
-        Retriever(index)
+def test_start_and_end_scores_count(tmp_path_factory: pytest.TempPathFactory) -> None:
+    head = HeadOptions(start_end=True)
+    index = make_index(tmp_path_factory.mktemp("ends"), head=head)
+    trusted = read_trusted(index, make_tagger(head), make_sentences(4, seed=5))
+    rows = double_rows(index)
+    trained = segment_gradients(index.head, rows, token_segments(rows.lengths))
+    values = segment_gradients(index.head, trusted.rows, trusted.segments) @ trained.T
+    found = Retriever(index).tokens(trusted)[IDENTITY].supporters
+    best = values.gather(1, found.unsqueeze(1)).squeeze(1)
+    torch.testing.assert_close(best, values.max(1).values, rtol=1e-5, atol=1e-7)

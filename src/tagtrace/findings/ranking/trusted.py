@@ -30,7 +30,7 @@ from tagtrace._checks import DataError, OptionError, TaggerError
 from tagtrace._progress import Progress
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.judges.probabilities import token_segments
-from tagtrace.index import Index
+from tagtrace.index import Index, Shard, token_errors
 from tagtrace.influence import Candidates, Explainer, Screen, find_candidates, gradient_norms, self_influence
 from tagtrace.influence.curvature.choice import make_solver
 from tagtrace.influence.curvature.solvers import Cholesky, Direct
@@ -123,26 +123,43 @@ def trusted_scores(
     ``explainer`` has the curvature for the methods ``curvature`` and ``relative``. ``progress`` counts queries.
     """
     _check_options(method, aggregate, top_k)
-    candidates = find_candidates(explainer.index, "token")
     passes = [TokenPass(explainer.head, shard) for shard in explainer.shards]
-    best = [torch.zeros(0, len(shard.labels), device=explainer.device) for shard in explainer.shards]  # (top_k, n)
-    total, done = torch.zeros_like(explainer.head.flat()), 0
-    for gradients in _gradients(explainer, trusted.rows, trusted.segments, method):  # (q, P)
-        if aggregate == "sum":
-            total += gradients.sum(0)
-        else:
-            directions = -_directions(explainer, gradients, method)
-            for number, one in enumerate(passes):
-                best[number] = _largest(torch.cat([best[number], one.products(directions)]), top_k)
-        done += len(gradients)
-        if progress is not None:
-            progress(done, len(trusted))
     if aggregate == "sum":
+        total = sum(
+            (part.sum(0) for part in _gradients(explainer, trusted.rows, trusted.segments, method)),
+            torch.zeros_like(explainer.head.flat()),
+        )
         direction = -_directions(explainer, total.unsqueeze(0), method)
         parts = [one.products(direction)[0] for one in passes]
     else:
+        best = [torch.zeros(0, len(shard.labels), device=explainer.device) for shard in explainer.shards]  # (top_k, n)
+        done = 0
+        for opposed in _opposition(explainer, trusted, method, passes):
+            best = [_largest(torch.cat(pair), top_k) for pair in zip(best, opposed, strict=True)]
+            done += len(opposed[0])
+            if progress is not None:
+                progress(done, len(trusted))
         parts = [part.double().mean(0) for part in best]
+    candidates = find_candidates(explainer.index, "token")
     return _quotient(torch.cat(parts).cpu(), _sizes(explainer, candidates, method))
+
+
+def _opposition(
+    explainer: Explainer, trusted: Trusted, method: TrustedMethod, passes: Sequence[TokenPass]
+) -> Iterator[list[Tensor]]:
+    """-d_q . g_k of a few queries at a time, (q, n) for each pass."""
+    if method in ("curvature", "relative"):
+        for gradients in _gradients(explainer, trusted.rows, trusted.segments, method):  # (q, P)
+            directions = -_directions(explainer, gradients, method)
+            yield [one.products(directions) for one in passes]
+        return
+    rows = trusted.rows.to(explainer.device)
+    errors = token_errors(explainer.head, rows)
+    queries = TokenPass(explainer.head, Shard(rows.features, errors, rows.labels, rows.lengths, 0, 0), torch.float64)
+    norms = queries.norms().clamp(min=torch.finfo(torch.float64).tiny)
+    sizes = -norms if method == "cosine" else torch.full_like(norms, -float(explainer.index.num_sentences))
+    for tokens in trusted.tokens.to(explainer.device).split(MAX_QUERIES):
+        yield [one.pair_products(queries, tokens, sizes[tokens]) for one in passes]
 
 
 def instance_scores(explainer: Explainer, trusted: Trusted, method: TrustedMethod = "identity") -> Tensor:

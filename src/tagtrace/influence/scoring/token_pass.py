@@ -13,6 +13,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from tagtrace.index import Shard
 from tagtrace.influence.scoring.gpu_scan import can_scan, token_scores
@@ -79,6 +80,30 @@ class TokenPass:
             moved = project(self.shard.features[rows], flat).view(-1 if C > 1 else rows.stop - start, Q, C - 1)
             moved = moved.transpose(0, 1) + into[:, self.before[rows]] + out_of[:, self.after[rows]]  # (Q, n, C - 1)
             found[:, rows] = (moved * self.shard.errors[rows, 1:].to(self.dtype)).sum(2)
+        return found
+
+    @torch.no_grad()
+    def pair_products(self, other: TokenPass, tokens: Tensor, sizes: Tensor) -> Tensor:
+        """g_q . g_t / size_q for ``tokens`` q (Q,) of another pass, ``sizes`` (Q,), and every token t here, (Q, n).
+
+        The gradient of a token is a product of its errors and its features, so no direction of P numbers is needed:
+
+            g_q . g_t = (e_q . e_t) (f_q . f_t + number of edges in common)
+                        + e_q(y_{t+1}) e_t(y_{q-1}) + e_q(y_{t-1}) e_t(y_{q+1})
+        """
+        asked = (other.shard.errors[tokens].double() / sizes.unsqueeze(1)).to(self.dtype)  # (Q, C)
+        errors = self.shard.errors.to(self.dtype)  # (n, C)
+        found = project(self.shard.features, other.shard.features[tokens].to(self.dtype)).T.add(1.0)  # (Q, n)
+        beside = ((other.before[tokens], self.before, "start"), (other.after[tokens], self.after, "end"))
+        for theirs, ours, end in beside:
+            is_end = ours == self.head.num_labels
+            is_learned = (is_end & (end in self.learned)) | (~is_end & ("transitions" in self.learned))  # (n,)
+            found += (theirs.unsqueeze(1) == ours) & is_learned
+        found *= asked @ errors.T
+        if "transitions" in self.learned:
+            asked, errors = (F.pad(part, (0, 1)) for part in (asked, errors))  # zero beyond the ends of a sentence
+            (before, ours_before, _), (after, ours_after, _) = beside
+            found += asked[:, ours_after] * errors[:, before].T + asked[:, ours_before] * errors[:, after].T
         return found
 
     @torch.no_grad()

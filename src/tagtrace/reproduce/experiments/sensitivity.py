@@ -109,7 +109,7 @@ def compare_rankings(
         "identity": plain,
         "cosine": divide(plain, norms),
         "kronecker": _products(index, rough),
-        "relative": divide(exact, curved.rough_sizes()),
+        "relative": divide(exact, curved.rough_sizes),
     }
     return {name: agreement_of_rankings(exact, other, top) for name, other in scores.items()}
 

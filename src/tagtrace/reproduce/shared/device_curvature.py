@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -45,6 +47,7 @@ class DeviceCurvature:
         """sqrt(g_k^T K^-1 g_k) for training candidates, (K,)."""
         return self_influence(self.head, self.rows, candidates, solver or self.solver).clamp(min=0.0).sqrt()
 
+    @cached_property
     def rough_sizes(self) -> Tensor:
         """The same for every training token with the Kronecker factors, (N,)."""
         return self.sizes(find_candidates(self.index, "token"), self.kronecker)

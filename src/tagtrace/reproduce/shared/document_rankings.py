@@ -25,11 +25,10 @@ import torch
 from torch import Tensor
 
 from tagtrace.data import Sentence
-from tagtrace.findings import Trusted, at_level, in_sample, neighbour_scores, token_scores
+from tagtrace.findings import Trusted, at_level, in_sample, neighbour_scores, token_scores, trusted_scores
 from tagtrace.index import Index
-from tagtrace.influence import Candidates, Screen, find_candidates, gradient_norms
+from tagtrace.influence import Candidates, Explainer, Screen, find_candidates, gradient_norms
 from tagtrace.influence.scoring.norms import dense_gradients
-from tagtrace.reproduce.shared.token_gradients import opposition
 
 MEAN, MAX = ", mean", ", max"
 TOKEN_SCORES = {"token loss": "conditional-loss", "token entropy": "entropy", "token gradient": "gradient-norm"}
@@ -59,11 +58,12 @@ def rank_documents(
     ``trusted`` has all tokens of the trusted documents, and ``documents`` (b,) the document of each of its sentences.
     ``asked`` has smaller sets of tokens, for segment influence only, by the name that is added in brackets.
     """
-    found = simple_scores(index)
+    found, explainer = simple_scores(index), Explainer(index, "identity", device=device or "cpu")
     for name, scores in instance_influences(index, trusted, documents).items():
         found["instance influence" + _suffix(name)] = scores
     for what, tokens in {"": trusted, **asked}.items():
-        for name, scores in opposition(index, tokens, top_k, device).items():
+        for name in ("identity", "cosine"):
+            scores = trusted_scores(explainer, tokens, name, "top", top_k)
             _add_tokens(found, index, "segment influence", scores, _suffix(name, what))
     _add_tokens(found, index, "segment NN", neighbour_scores(index, trusted, "dot", top_k))
     return {name: found[name] for name in (*PAPER, *(other for other in found if other not in PAPER))}

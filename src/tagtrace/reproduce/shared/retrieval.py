@@ -19,9 +19,10 @@ not depend on context.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -30,12 +31,14 @@ from tagtrace.findings import Queries
 from tagtrace.index import Index
 from tagtrace.influence import Candidates, find_candidates
 from tagtrace.influence.scoring.norms import dense_gradients
+from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.reproduce.shared.device_curvature import DeviceCurvature
-from tagtrace.reproduce.shared.token_gradients import CELLS, by_label, check_head, training_gradients
 from tagtrace.tagger import Rows
 
 IDENTITY, COSINE, CURVATURE, RELATIVE = SCORES = ("identity", "cosine", "curvature", "relative")
 SHORTLIST = 10
+CELLS = 2**23
+"""Number of products in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,6 @@ class Retriever:
     device: torch.device
 
     def __init__(self, index: Index, device: torch.device | None = None) -> None:
-        check_head(index.head)
         self.index, self.device = index, device or torch.device("cpu")
 
     @torch.no_grad()
@@ -72,27 +74,45 @@ class Retriever:
         If K is not inverted, or ``exact_sizes`` is False, ``relative`` keeps the sizes from Kronecker factors.
         """
         gradients = self._gradients(queries.rows, queries.segments)  # (Q, P)
-        if curved is None:
-            plain, cosine = _Best(), _Best()
-            for rows, cosines, norms in self._products(gradients):
-                plain.update(rows.start, cosines * norms)
-                cosine.update(rows.start, cosines)
-            return {IDENTITY: plain.strongest(), COSINE: cosine.strongest()}
+        together = max(CELLS // max(len(one.shard.labels) for one in self._passes), 1)
+        parts = [self._plain(some) if curved is None else self._curved(some, curved, exact_sizes)
+                 for some in gradients.split(together)]  # fmt: skip
+        return {name: joined([part[name] for part in parts]) for name in parts[0]}
+
+    def _plain(self, gradients: Tensor) -> dict[str, Strongest]:
+        plain, cosine = _Best(), _Best()
+        for rows, products in self._products(gradients):
+            plain.update(rows.start, products)
+            cosine.update(rows.start, divide(products, self._norms[rows]))
+        return {IDENTITY: plain.strongest(), COSINE: cosine.strongest()}
+
+    def _curved(self, gradients: Tensor, curved: DeviceCurvature, exact_sizes: bool) -> dict[str, Strongest]:
         is_exact = curved.is_exact and exact_sizes
         moved, relative = _Best(), _Best(SHORTLIST if is_exact else 1)
-        rough = curved.rough_sizes()  # (N,)
-        for rows, cosines, norms in self._products(curved.solve(gradients)):
-            moved.update(rows.start, cosines * norms)
-            relative.update(rows.start, divide(cosines * norms, rough[rows].to(self.device)))
+        rough = curved.rough_sizes  # (N,)
+        for rows, products in self._products(curved.solve(gradients)):
+            moved.update(rows.start, products)
+            relative.update(rows.start, divide(products, rough[rows].to(self.device)))
         if is_exact:
             relative = self._with_exact_sizes(relative, rough, curved)
         return {CURVATURE: moved.strongest(), RELATIVE: relative.strongest()}
 
-    def _products(self, directions: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Slices of n training tokens, V . g_k / norm(g_k) for directions V (Q, P), (Q, n), and norm(g_k), (n,)."""
-        table = by_label(self.index.head, _scaled(directions)).to(self.device, torch.float32)
-        for rows, part in training_gradients(self.index, max(CELLS // table.shape[:2].numel(), 1), self.device):
-            yield rows, part.unit().to(self.device).along(table).double(), part.norms()
+    def _products(self, directions: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Slices of n training tokens, and V . g_k for directions V (Q, P), (Q, n)."""
+        directions = _scaled(directions.to(self.device))
+        for one in self._passes:
+            start = one.shard.first_token
+            yield slice(start, start + len(one.shard.labels)), one.products(directions).double()
+
+    @cached_property
+    def _passes(self) -> list[TokenPass]:
+        head = deepcopy(self.index.head).to(self.device)
+        return [TokenPass(head, shard.to(self.device)) for shard in self.index.shards]
+
+    @cached_property
+    def _norms(self) -> Tensor:
+        """norm(g_k) of all training tokens, (N,)."""
+        return torch.cat([one.norms() for one in self._passes])
 
     def _with_exact_sizes(self, best: _Best, rough: Tensor, curved: DeviceCurvature) -> _Best:
         """The shortlisted tokens scored with the exact g_k^T K^-1 g_k in place of the approximate one."""
@@ -152,6 +172,12 @@ class Retriever:
     def _gradients(self, rows: Rows, segments: Tensor) -> Tensor:
         """The gradients of segments (S, 3) of queries' sentences, (S, P)."""
         return torch.cat([part for _, part in dense_gradients(self.index.head, rows, Candidates(segments))])
+
+
+def joined(parts: Sequence[Strongest]) -> Strongest:
+    """The same for the queries of all parts."""
+    supporters, opposers = (torch.cat([getattr(part, name) for part in parts]) for name in ("supporters", "opposers"))
+    return Strongest(supporters, opposers, parts[0].are_tokens)
 
 
 class _Best:
