@@ -23,9 +23,8 @@ PATIENCE = 25
 """Number of steps without progress after which rounding is assumed to be the limit."""
 MAX_ROUNDS = 8
 """Maximum number of times that a residual is solved for again."""
-NEAR, SURE = 0.1, 0.5
-"""If the first step is that of the preconditioner to this accuracy, the preconditioner is an approximate inverse; then
-the last step, x + M r, needs no product, if it is expected to reach the second share of the tolerance."""
+SURE = 0.5
+"""The last step, x + M r, needs no product if it is expected to reach this share of the tolerance."""
 LOOSE = 1e-3
 """Smallest share of a residual that approximate products can be relied on for."""
 
@@ -52,7 +51,7 @@ def block_cg(
     relative = residual.norm(dim=1) / size
     live = (relative > tolerance).nonzero().squeeze(1)
     direction = ahead = precondition(residual[live])
-    worst, best, waited, num_steps, is_inverse = 1.0, float("inf"), 0, 0, False
+    worst, best, waited, num_steps, error = 1.0, float("inf"), 0, 0, float("inf")
     while len(live) and num_steps < max_steps and waited < PATIENCE:
         direction = torch.linalg.qr(direction.T)[0].T.contiguous()  # (L, P)
         image = product(direction)
@@ -63,13 +62,14 @@ def block_cg(
         step = rate @ direction
         value[live] += step
         residual[live] -= rate @ image
-        if num_steps == 0:
-            is_inverse = bool(((step - ahead).norm(dim=1) < NEAR * step.norm(dim=1)).all())
+        if num_steps == 0:  # how far the preconditioner is from an inverse
+            error = float(((step - ahead).norm(dim=1) / step.norm(dim=1).clamp(min=1e-300)).max())
         num_steps += 1
         relative[live] = residual[live].norm(dim=1) / size[live]
         before, worst = worst, float(relative.max())
-        if is_inverse and tolerance < worst and worst * worst / before <= SURE * tolerance:
-            return Solved(value + precondition(residual), relative * worst / before, num_steps)
+        rate_of_step = max(worst / before, error)
+        if tolerance < worst and worst * rate_of_step <= SURE * tolerance:
+            return Solved(value + precondition(residual), relative * rate_of_step, num_steps)
         best, waited = (worst, 0) if worst < 0.9 * best else (best, waited + 1)
         live = live[relative[live] > tolerance]
         if len(live):
