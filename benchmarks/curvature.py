@@ -180,7 +180,7 @@ def ask(index: Index, queries: list[Query]) -> dict[str, Any]:
     explainer = Explainer(index, "cg")
     gradients = torch.stack([query.gradient(explainer.head) for query in queries])
     solver, prepare = timed(lambda: explainer.solver)
-    solution, solve = timed(lambda: solver.try_solve(gradients))
+    solution, solve = timed(lambda: solver.solve(gradients))
 
     def score() -> None:
         scorer = explainer._scorer("token", 1)

@@ -36,7 +36,7 @@ from tagtrace.influence.scoring.filters import Filter
 from tagtrace.influence.scoring.scorer import Score, Scorer
 from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger.convex.objective import Objective
-from tagtrace.tagger.convex.threads import torch_alone
+from tagtrace.tagger.convex.products import by_loops
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts
 from tagtrace.tagger.tagger import pick_device
@@ -130,8 +130,7 @@ class Explainer:
         """K^-1 g of each query, (P,), if the score needs it."""
         if score not in ("influence", "relative") or not queries:
             return [None] * len(queries)
-        with torch_alone():
-            gradients = torch.stack([query.gradient(self.head) for query in queries])
+        gradients = by_loops(lambda: torch.stack([query.gradient(self.head) for query in queries]))
         return list(self.solver.solve(gradients).value)
 
     def _explanation(

@@ -100,7 +100,7 @@ def test_every_worker_computes_by_itself(num_threads: int) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(num_threads)
-        pool = threads._workers.__wrapped__(num_threads, os.getpid())
+        pool = threads._pool.__wrapped__(threads.WORKER, num_threads, os.getpid())
         assert torch.get_num_threads() == num_threads
         assert len(pool._threads) == num_threads, "all have started, before the setting was put back"
         pool.shutdown()

@@ -92,14 +92,28 @@ def test_the_last_step_needs_no_product_if_the_preconditioner_is_an_inverse(scal
         counts[0] += 1
         return vectors @ matrix
 
-    found = block_cg(product, lambda v: v @ inverse, right, 1e-4)
+    found = block_cg(product, lambda v: v @ inverse, right, 1e-4, is_checked=True)
     true = (found.value @ matrix - right).norm(dim=1) / right.norm(dim=1)
     assert float(true.max()) <= 1e-4
     assert counts[0] == found.num_steps
     if scale == 1.0:
         fewer = counts[0]
-        block_cg(product, lambda v: 2.0 * v @ inverse, right, 1e-4)
-        assert counts[0] == 2 * fewer + 1
+        block_cg(product, lambda v: v @ inverse, right, 1e-4)
+        assert counts[0] == 2 * fewer + 1, "nor if nobody checks the result"
+
+
+def test_an_inverse_that_is_wrong_in_one_direction_is_found_out() -> None:
+    """What is left after the first step lies where M is wrong: a step without a product would make it worse."""
+    right = torch.ones(1, 6001, dtype=torch.float64)
+    scale = torch.ones(6001, dtype=torch.float64)
+    scale[0] = 5.0
+    exact, precondition = torch.clone, scale.mul
+    blind = block_cg(exact, precondition, right, 1e-2, is_checked=True)
+    assert float((blind.value - right).norm() / right.norm()) > 0.1 > float(blind.residual)
+    seen = block_cg(exact, precondition, right, 1e-2)
+    assert float((seen.value - right).norm() / right.norm()) <= 1e-2
+    found = solve_refined(exact, exact, precondition, right, 1e-6)
+    assert float((found.value - right).norm() / right.norm()) <= 1e-6
 
 
 def test_residuals_that_are_estimated_as_small_are_not_computed() -> None:

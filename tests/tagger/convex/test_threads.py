@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from tagtrace.tagger.convex import objective as objective_module
 from tagtrace.tagger.convex.hessian_product import HessianProduct
 from tagtrace.tagger.convex.nearby import nearby_gradients
 from tagtrace.tagger.convex.objective import Objective
-from tagtrace.tagger.convex.threads import share
+from tagtrace.tagger.convex.threads import alone, share
 from tests.strategies import LABELS, random_rows, random_theta
 
 
@@ -38,6 +39,26 @@ def test_every_number_is_worked_on_once_also_inside_a_thread() -> None:
 def test_on_a_gpu_one_thread_does_everything(threads: int) -> None:
     assert share(len, 10, is_cuda=True) == [10]
     assert len(share(len, 10)) == threads
+
+
+def test_alone_torch_has_one_thread_and_share_those_of_the_caller(threads: int) -> None:
+    def work() -> tuple[int, int, bool]:
+        assert alone(lambda: len(share(len, 12))) == threads, "also inside"
+        return torch.get_num_threads(), len(share(len, 12)), torch.is_grad_enabled()
+
+    assert alone(work) == (1, threads, False)
+    assert torch.get_num_threads() == threads
+    assert torch.is_grad_enabled()
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(torch.get_num_threads).result() == threads, "new threads are not affected"
+
+
+def test_alone_raises_what_was_raised() -> None:
+    def work() -> None:
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        alone(work)
 
 
 def test_threads_change_no_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,24 +124,27 @@ def trusted_scores(
     """
     _check_options(method, aggregate, top_k)
     passes = [TokenPass(explainer.head, shard) for shard in explainer.shards]
+    best = [torch.zeros(0, len(shard.labels), device=explainer.device) for shard in explainer.shards]  # (top_k, n)
+    total, done = torch.zeros_like(explainer.head.flat()), 0
     if aggregate == "sum":
-        total = sum(
-            (part.sum(0) for part in _gradients(explainer, trusted.rows, trusted.segments, method)),
-            torch.zeros_like(explainer.head.flat()),
-        )
+        for gradients in _gradients(explainer, trusted.rows, trusted.segments, method):  # (q, P)
+            total, done = total + gradients.sum(0), done + len(gradients)
+            _report(progress, done, trusted)
         direction = -_directions(explainer, total.unsqueeze(0), method)
         parts = [one.products(direction)[0] for one in passes]
     else:
-        best = [torch.zeros(0, len(shard.labels), device=explainer.device) for shard in explainer.shards]  # (top_k, n)
-        done = 0
         for opposed in _opposition(explainer, trusted, method, passes):
             best = [_largest(torch.cat(pair), top_k) for pair in zip(best, opposed, strict=True)]
             done += len(opposed[0])
-            if progress is not None:
-                progress(done, len(trusted))
+            _report(progress, done, trusted)
         parts = [part.double().mean(0) for part in best]
     candidates = find_candidates(explainer.index, "token")
     return _quotient(torch.cat(parts).cpu(), _sizes(explainer, candidates, method))
+
+
+def _report(progress: Progress | None, done: int, trusted: Trusted) -> None:
+    if progress is not None:
+        progress(done, len(trusted))
 
 
 def _opposition(

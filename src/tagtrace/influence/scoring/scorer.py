@@ -29,7 +29,7 @@ from tagtrace.influence.scoring.gpu_scan import can_scan, strongest_tokens
 from tagtrace.influence.scoring.norms import feature_norms, gradient_norms, self_influence
 from tagtrace.influence.scoring.screen import NUM_LEADING, Screen
 from tagtrace.influence.scoring.token_pass import TokenPass
-from tagtrace.tagger.convex.threads import torch_alone
+from tagtrace.tagger.convex.products import by_loops
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts
 
@@ -107,12 +107,17 @@ class Scorer:
         if self.candidates.kind != "token" or len(which) <= max(NUM_LEADING, top) or not self.passes[0].has_loops:
             return which, self._products(direction)[which]
         leading = self._leading if everything else which[self._norms[which].topk(NUM_LEADING).indices]
-        with torch_alone():
-            first = self._scored(direction / size, leading.sort().values, 0.0)
-            floor = min(float(side.topk(min(top, len(side))).values[-1]) for side in (first, -first))
-            values = self._scored(direction / size, which, max(floor, 0.0))
-            kept = (values.abs() >= floor).nonzero().squeeze(1) if floor > 0 else torch.arange(len(values))
-            return which[kept], values[kept].double() * size
+        return by_loops(lambda: self._strong_tokens(direction / size, leading.sort().values, which, top, size))
+
+    def _strong_tokens(
+        self, direction: Tensor, leading: Tensor, which: Tensor, top: int, size: float
+    ) -> tuple[Tensor, Tensor]:
+        """Those of ``which`` that are as strong as the ``top`` of the ``leading`` ones, and their scores times size."""
+        first = self._scored(direction, leading, 0.0)
+        floor = min(float(side.topk(min(top, len(side))).values[-1]) for side in (first, -first))
+        values = self._scored(direction, which, max(floor, 0.0))
+        kept = (values.abs() >= floor).nonzero().squeeze(1) if floor > 0 else torch.arange(len(values))
+        return which[kept], values[kept].double() * size
 
     @cached_property
     def _leading(self) -> Tensor:

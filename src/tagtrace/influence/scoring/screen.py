@@ -31,8 +31,8 @@ from torch import Tensor
 
 from tagtrace.influence.scoring.same_length import SameLength, same_lengths
 from tagtrace.tagger.convex.objective import logits
-from tagtrace.tagger.convex.products import compiled_loops
-from tagtrace.tagger.convex.threads import share, torch_alone
+from tagtrace.tagger.convex.products import by_loops, compiled_loops
+from tagtrace.tagger.convex.threads import share
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts, Rows
 
@@ -43,6 +43,8 @@ NUM_LEADING = 2048
 strongest of them are left out."""
 MOST = 0.5
 """Share of segments or tokens above which all of them are computed, because choosing them takes as long."""
+ROUNDING = 1e-5
+"""A score may be computed in another order the second time; this share of it is no difference."""
 SLACK = 1.001
 """Bounds are a little too large, so that rounding cannot make one too small."""
 
@@ -93,19 +95,27 @@ class Screen:
             return which, self.products(direction.unsqueeze(0))[0, which]
         size = float(direction.abs().max().clamp(min=1e-300))
         table = _Direction(self.head, direction / size, self.dtype)
-        everything = len(which) == len(self.segments)
-        leading, asked = (self._leading, self._every) if everything else self._among(which)
-        with torch_alone():
+        is_asked = None if len(which) == len(self.segments) else self._mask(which)
+        leading = self._leading if is_asked is None else self._leading_of(which)
+
+        def scan() -> tuple[Tensor, Tensor]:
             _, first = self._scored(table, leading, 0.0)
-            floor = max(min(float(side.topk(top).values[-1]) for side in (first, -first)), 0.0)
-            found, values = self._scored(table, asked, floor)
+            floor = min(float(side.topk(min(top, len(side))).values[-1]) for side in (first, -first))
+            return self._scored(table, self._every, floor * (1.0 - ROUNDING), is_asked)
+
+        found, values = by_loops(scan)
         return found, values * size
 
-    def _scored(self, table: _Direction, groups: list[list[SameLength]], floor: float) -> tuple[Tensor, Tensor]:
-        """The numbers and values of segments, in parts and groups, that are above ``floor`` on either side."""
+    def _scored(
+        self, table: _Direction, groups: list[list[SameLength]], floor: float, is_asked: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The numbers and values of segments, in parts and groups, that are above ``floor`` on either side.
+
+        Only those for which ``is_asked`` (S,) is True, if it is given.
+        """
         numbers, values = list[Tensor](), list[Tensor]()
         for part, several in zip(self._parts, groups, strict=True):
-            alive = [table.reached(group, floor) for group in several] if floor > 0 else several
+            alive = [table.reached(group, floor, is_asked) for group in several]
             moved = table.moved_of(part.features, [group.tokens for group in alive])
             numbers += [group.places for group in alive]
             values += [table.products(moved, group).double().cpu() for group in alive]
@@ -128,17 +138,16 @@ class Screen:
 
     @cached_property
     def _leading(self) -> list[list[SameLength]]:
-        return self._among(torch.arange(len(self.segments)))[0]
+        return self._leading_of(torch.arange(len(self.segments)))
 
-    def _among(self, which: Tensor) -> tuple[list[list[SameLength]], list[list[SameLength]]]:
-        """The leading ones of the segments ``which``, and all of these."""
-        leading = which[self._total_reach[which].topk(NUM_LEADING).indices]
-        found = []
-        for some in (leading, which):
-            is_one = torch.zeros(len(self.segments), dtype=torch.bool)
-            is_one[some] = True
-            found.append([[one.select(is_one[one.places]) for one in several] for several in self._every])
-        return found[0], found[1]
+    def _leading_of(self, which: Tensor) -> list[list[SameLength]]:
+        """Those of the segments ``which`` that have the largest errors."""
+        is_leading = self._mask(which[self._total_reach[which].topk(NUM_LEADING).indices])
+        return [[one.select(is_leading[one.places]) for one in several] for several in self._every]
+
+    def _mask(self, which: Tensor) -> Tensor:
+        """True for the segments ``which``, (S,)."""
+        return torch.zeros(len(self.segments), dtype=torch.bool).index_fill(0, which, True)
 
     @cached_property
     def _fits(self) -> bool:
@@ -191,10 +200,17 @@ class _Direction:
         out[rows] = logits(features, self.weight, rows)
         return out
 
-    def reached(self, group: SameLength, floor: float) -> SameLength:
-        """The segments whose score may be above ``floor`` on either side; all of them if these are most."""
+    def reached(self, group: SameLength, floor: float, is_asked: Tensor | None) -> SameLength:
+        """The segments that are asked for and whose score may be above ``floor`` on either side.
+
+        All that are asked for, if these are most of them.
+        """
         is_reached = (group.reach @ self.sizes) * SLACK >= floor
-        return group.select(is_reached) if int(is_reached.sum()) < MOST * len(is_reached) else group
+        if int(is_reached.sum()) > MOST * len(is_reached):
+            is_reached = torch.ones_like(is_reached)
+        if is_asked is not None:
+            is_reached &= is_asked[group.places]
+        return group if bool(is_reached.all()) else group.select(is_reached)
 
     def products(self, moved: Tensor, group: SameLength) -> Tensor:
         """V . g, (S,)."""

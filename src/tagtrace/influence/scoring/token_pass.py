@@ -72,14 +72,17 @@ class TokenPass:
         Q, C, n = len(directions), self.head.num_labels, len(self.shard.labels)
         weight, into, out_of = self.tables(directions)  # (Q, C - 1, D), (Q, C + 1, C - 1) each
         flat = weight.flatten(0, 1).contiguous()
+        into, out_of = (table.transpose(0, 1).contiguous() for table in (into, out_of))  # (C + 1, Q, C - 1)
         found = torch.empty(Q, n, dtype=self.dtype, device=weight.device)
         cells = DEVICE_CELLS if found.is_cuda else CELLS
         size = max(cells // max(Q * (C - 1), 1), 1)
         for start in range(0, n, size):
             rows = slice(start, min(start + size, n))
-            moved = project(self.shard.features[rows], flat).view(-1 if C > 1 else rows.stop - start, Q, C - 1)
-            moved = moved.transpose(0, 1) + into[:, self.before[rows]] + out_of[:, self.after[rows]]  # (Q, n, C - 1)
-            found[:, rows] = (moved * self.shard.errors[rows, 1:].to(self.dtype)).sum(2)
+            errors = self.shard.errors[rows, 1:].to(self.dtype)  # (m, C - 1)
+            moved = project(self.shard.features[rows], flat).view(len(errors), Q, C - 1)
+            moved += into.index_select(0, self.before[rows])
+            moved += out_of.index_select(0, self.after[rows])
+            found[:, rows] = (moved @ errors.unsqueeze(2)).squeeze(2).T
         return found
 
     @torch.no_grad()
@@ -92,19 +95,28 @@ class TokenPass:
                         + e_q(y_{t+1}) e_t(y_{q-1}) + e_q(y_{t-1}) e_t(y_{q+1})
         """
         asked = (other.shard.errors[tokens].double() / sizes.unsqueeze(1)).to(self.dtype)  # (Q, C)
-        errors = self.shard.errors.to(self.dtype)  # (n, C)
-        found = project(self.shard.features, other.shard.features[tokens].to(self.dtype)).T.add(1.0)  # (Q, n)
-        beside = ((other.before[tokens], self.before, "start"), (other.after[tokens], self.after, "end"))
-        for theirs, ours, end in beside:
-            is_end = ours == self.head.num_labels
-            is_learned = (is_end & (end in self.learned)) | (~is_end & ("transitions" in self.learned))  # (n,)
-            found += (theirs.unsqueeze(1) == ours) & is_learned
-        found *= asked @ errors.T
-        if "transitions" in self.learned:
-            asked, errors = (F.pad(part, (0, 1)) for part in (asked, errors))  # zero beyond the ends of a sentence
-            (before, ours_before, _), (after, ours_after, _) = beside
-            found += asked[:, ours_after] * errors[:, before].T + asked[:, ours_before] * errors[:, after].T
-        return found
+        features, padded = other.shard.features[tokens].to(self.dtype), F.pad(asked, (0, 1))  # 0 beyond the ends
+        before, after = other.before[tokens].unsqueeze(1), other.after[tokens].unsqueeze(1)  # (Q, 1)
+        out = torch.empty(len(tokens), len(self.shard.labels), dtype=self.dtype, device=asked.device)
+        size = max((DEVICE_CELLS if out.is_cuda else CELLS) // max(len(tokens), 1), 1)
+        for start in range(0, len(self.shard.labels), size):
+            rows = slice(start, start + size)
+            errors = self.shard.errors[rows].to(self.dtype)  # (m, C)
+            found = project(self.shard.features[rows], features).T.add(1.0)  # (Q, m)
+            found += (before == self.before[rows]) & self._learns("start", self.before[rows])
+            found += (after == self.after[rows]) & self._learns("end", self.after[rows])
+            found *= asked @ errors.T
+            if "transitions" in self.learned:
+                errors = F.pad(errors, (0, 1)).T  # (C + 1, m)
+                found += padded[:, self.after[rows]] * errors[before[:, 0]]
+                found += padded[:, self.before[rows]] * errors[after[:, 0]]
+            out[:, rows] = found
+        return out
+
+    def _learns(self, end: str, labels: Tensor) -> Tensor:
+        """Whether the edge between a token and the label beside it is learned, (m,); ``end`` where there is none."""
+        is_end = labels == self.head.num_labels
+        return (is_end & (end in self.learned)) | (~is_end & ("transitions" in self.learned))
 
     @torch.no_grad()
     def scores(self, direction: Tensor, rows: Tensor | None = None, floor: float = 0.0) -> Tensor:

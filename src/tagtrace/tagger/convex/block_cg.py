@@ -40,11 +40,18 @@ class Solved:
 
 @torch.no_grad()
 def block_cg(
-    product: LinearMap, precondition: LinearMap, right: Tensor, tolerance: float, max_steps: int = 500
+    product: LinearMap,
+    precondition: LinearMap,
+    right: Tensor,
+    tolerance: float,
+    max_steps: int = 500,
+    *,
+    is_checked: bool = False,
 ) -> Solved:
     """x (Q, P) with |K x - b| <= tolerance |b| for each row b, or as near as rounding or ``max_steps`` allow.
 
-    The residual is that of the products, or what is expected after a step without one.
+    If the result ``is_checked``, the last step may be one without a product, and the residual what is expected after
+    it: that may be wrong, because what is left lies where the preconditioner is worst.
     """
     value, residual = torch.zeros_like(right), right.clone()  # (Q, P)
     size = right.norm(dim=1).clamp(min=1e-300)
@@ -68,7 +75,7 @@ def block_cg(
         relative[live] = residual[live].norm(dim=1) / size[live]
         before, worst = worst, float(relative.max())
         rate_of_step = max(worst / before, error)
-        if tolerance < worst and worst * rate_of_step <= SURE * tolerance:
+        if is_checked and tolerance < worst and worst * rate_of_step <= SURE * tolerance:
             return Solved(value + precondition(residual), relative * rate_of_step, num_steps)
         best, waited = (worst, 0) if worst < 0.9 * best else (best, waited + 1)
         live = live[relative[live] > tolerance]
@@ -97,23 +104,25 @@ def solve_refined(
     value, num_steps = torch.zeros_like(right) if start is None else start.clone(), 0
     residual = right if start is None else right - exact(start)
     size = right.norm(dim=1).clamp(min=1e-300)
-    relative = residual.norm(dim=1) / size
+    relative, is_hopeful = residual.norm(dim=1) / size, True
     for _ in range(MAX_ROUNDS):
         live = (relative > tolerance).nonzero().squeeze(1)
         if len(live) == 0 or num_steps >= max_steps:
             break
         goal = max(0.5 * tolerance / float(relative.max()), LOOSE)
-        found = block_cg(fast, precondition, residual[live], goal, max_steps - num_steps)
+        found = block_cg(fast, precondition, residual[live], goal, max_steps - num_steps, is_checked=is_hopeful)
         num_steps += found.num_steps
         tried = value[live] + found.value
         if estimate is not None and float((found.residual * relative[live]).max()) <= tolerance:
             seen = estimate(tried, right[live])
-            good, bad = live[seen <= tolerance], seen > tolerance
+            bad = ~(seen <= tolerance)
+            good = live[~bad]
             value[good], relative[good] = tried[~bad], seen[~bad]
             live, tried = live[bad], tried[bad]
             if len(live) == 0:
                 break
         left = right[live] - exact(tried)
+        is_hopeful = False  # from here on, every step is seen
         better = left.norm(dim=1) / size[live] < relative[live]
         if not bool(better.any()):
             if fast is exact:

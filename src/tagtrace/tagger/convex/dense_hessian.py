@@ -36,7 +36,7 @@ from tagtrace.tagger.recursions import TINY
 WAITING, DEVICE_WAITING = 2**14, 2**18
 """Number of tokens whose pairs are added together, on the CPU and on a GPU."""
 PAIRS, DEVICE_PAIRS = 2**17, 2**24
-"""Number of pairs that are added together at most, or those of one chunk."""
+"""Number of pairs after which they are added, or 64 for each pair of labels if that is more."""
 BLOCK, DEVICE_BLOCK = 2**11, 2**16
 """Number of pairs of tokens whose features are converted at once."""
 TOGETHER = 32
@@ -212,7 +212,7 @@ class _Grams:
         self.count += len(self.features[-1])
         num_pairs = sum(len(some.code) for some in self.pairs)
         limits = (DEVICE_WAITING, DEVICE_PAIRS) if features.is_cuda else (WAITING, PAIRS)
-        if self.count >= limits[0] or num_pairs >= limits[1]:
+        if self.count >= limits[0] or num_pairs >= max(limits[1], 64 * len(self.order) ** 2):
             self.flush()
 
     def flush(self) -> None:

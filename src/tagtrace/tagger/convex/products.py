@@ -6,14 +6,18 @@ multiplied by BLAS, or on the features' own device. Features are never all in me
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tagtrace.tagger.convex.threads import share
+from tagtrace.tagger.convex.threads import alone, share
+
+_Result = TypeVar("_Result")
 
 MAX_THIN = 24
 """Maximum number of vectors for which compiled loops are faster than BLAS."""
@@ -48,6 +52,11 @@ def uses_loops(features: Tensor) -> bool:
     """Whether compiled loops read these features, or rather the tensor that these are a part of."""
     can_read = features.device.type == "cpu" and features.is_contiguous()
     return can_read and features.untyped_storage().nbytes() >= SMALL and compiled_loops() is not None
+
+
+def by_loops(work: Callable[[], _Result]) -> _Result:
+    """Call ``work``, a query of a few milliseconds: ``alone`` if its time is that of compiled loops."""
+    return work() if compiled_loops() is None else alone(work)
 
 
 def bits(features: Tensor) -> np.ndarray:

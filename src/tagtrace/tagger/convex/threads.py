@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
-from threading import Barrier, current_thread
+from threading import Barrier, current_thread, local
 from typing import TypeVar
 
 import torch
 
 _Result = TypeVar("_Result")
 
-WORKER = "tagtrace-share"
+WORKER, CONDUCTOR = "tagtrace-share", "tagtrace-alone"
 """How the names of the threads begin."""
-_num_shared: ContextVar[int | None] = ContextVar("_num_shared", default=None)
-"""The number of threads of ``share``, if torch is to have one."""
+NUM_ALONE = 4
+"""Number of calls of ``alone`` at a time."""
+_local = local()
 
 
-@contextmanager
-def torch_alone() -> Iterator[None]:
-    """Inside, torch computes in the calling thread and only ``share`` uses others, for work of a few milliseconds.
+def alone(work: Callable[[], _Result]) -> _Result:
+    """Call ``work``, of a few milliseconds, in a thread where torch starts no others and only ``share`` does.
 
     Threads that torch starts go on running for about 5 ms in case there is more to do, on the cores that ``share``
-    needs.
+    needs. Nothing is differentiated.
     """
-    count = _num_threads()
-    before, number = torch.get_num_threads(), _num_shared.set(count)
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-        _num_shared.reset(number)
+    num_threads, work = _num_threads(), torch.no_grad()(work)
+
+    def call() -> _Result:
+        _local.num_threads = num_threads
+        return work()
+
+    is_there = current_thread().name.startswith((WORKER, CONDUCTOR))
+    return work() if is_there else _pool(CONDUCTOR, NUM_ALONE, os.getpid()).submit(call).result()
 
 
 def share(work: Callable[[range], _Result], count: int, step: int = 1, *, is_cuda: bool = False) -> list[_Result]:
@@ -49,11 +47,12 @@ def share(work: Callable[[range], _Result], count: int, step: int = 1, *, is_cud
     work = torch.no_grad()(work)
     if len(ranges) < 2:
         return [work(some) for some in ranges]
-    return list(_workers(num_threads, os.getpid()).map(work, ranges))
+    return list(_pool(WORKER, num_threads, os.getpid()).map(work, ranges))
 
 
 def _num_threads() -> int:
-    return _num_shared.get() or torch.get_num_threads()
+    """The number of threads of ``share``: torch's, or in a thread of ``alone`` that of its caller."""
+    return getattr(_local, "num_threads", 0) or torch.get_num_threads()
 
 
 def _is_worker() -> bool:
@@ -61,9 +60,9 @@ def _is_worker() -> bool:
 
 
 @cache
-def _workers(num_threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001
+def _pool(name: str, num_threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001
     """Threads in which torch starts no further threads. A forked process needs its own."""
-    pool = ThreadPoolExecutor(num_threads, WORKER, _start_worker)
+    pool = ThreadPoolExecutor(num_threads, name, _start_worker)
     everyone = Barrier(num_threads)
     before = torch.get_num_threads()
     list(pool.map(lambda _: everyone.wait(), range(num_threads)))  # all of them have started

@@ -11,7 +11,6 @@ refinement reduces it by a factor of 1.4 to 2.4). Where K is so ill-conditioned 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Self
 
 import torch
@@ -21,8 +20,7 @@ from tagtrace._progress import Progress
 from tagtrace.influence.curvature.operators import Operator
 from tagtrace.influence.curvature.solvers.probes import Probes
 from tagtrace.influence.curvature.solvers.solution import Solution, SolveError, Solver
-from tagtrace.tagger.convex.products import symmetric_product
-from tagtrace.tagger.convex.threads import torch_alone
+from tagtrace.tagger.convex.products import by_loops, symmetric_product
 
 WORST_ASSEMBLED = 1e-5
 """Largest residual of a solve: the small weights of a large Hessian are multiplied in float32."""
@@ -59,12 +57,15 @@ class Cholesky(Solver):
         probes = Probes(self.probes.vectors.to(device), self.probes.products.to(device))
         return Cholesky.of_inverse(self.inverse.to(device), probes)
 
-    @torch.no_grad()
     def try_solve(self, right: Tensor) -> Solution:
+        is_query = len(right) == 1 and self.inverse.device.type == "cpu"
+        return by_loops(lambda: self._solve(right)) if is_query else self._solve(right)
+
+    @torch.no_grad()
+    def _solve(self, right: Tensor) -> Solution:
         right = right.to(self.inverse)
-        with torch_alone() if len(right) == 1 else nullcontext():
-            value = symmetric_product(self.inverse, right)
-            residual = self.probes.residual(value, right)
-            allowed = self.probes.rounding(value, right).mul(4.0).clamp(WORST_ASSEMBLED, WORST_ROUNDED)
+        value = symmetric_product(self.inverse, right)
+        residual = self.probes.residual(value, right)
+        allowed = self.probes.rounding(value, right).mul(4.0).clamp(WORST_ASSEMBLED, WORST_ROUNDED)
         is_good = bool((residual <= allowed).all())
         return Solution(value, residual, 1, "exact" if is_good else "not converged")
