@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tagtrace.tagger.convex.block_cg import block_cg, solve_refined
+from tagtrace.tagger.convex.block_cg import LinearMap, block_cg, solve_refined
 
 
 def system(size: int = 60, condition: float = 1e3) -> Tensor:
@@ -58,6 +58,25 @@ def test_rough_products_are_refined_by_exact_ones() -> None:
     residual = (found.value @ matrix - right).norm(dim=1) / right.norm(dim=1)
     assert float(residual.max()) <= 1e-9
     torch.testing.assert_close(found.residual, residual, rtol=0.5, atol=1e-12)
+
+
+def test_products_that_are_wrong_in_one_direction_are_given_up() -> None:
+    """Each round with them would only halve what is left there."""
+    matrix, right = system(), rights(5)
+    turn = torch.linalg.eigh(matrix)[1][:, :1]
+    wrong, counts = matrix + turn @ turn.T, {"fast": 0, "exact": 0}  # twice the smallest eigenvalue
+
+    def counted(name: str, used: Tensor) -> LinearMap:
+        def product(vectors: Tensor) -> Tensor:
+            counts[name] += 1
+            return vectors @ used
+
+        return product
+
+    precondition = torch.linalg.inv(matrix).matmul
+    found = solve_refined(counted("exact", matrix), counted("fast", wrong), lambda v: precondition(v.T).T, right, 1e-8)
+    assert float(found.residual.max()) <= 1e-8
+    assert counts["exact"] <= 6
 
 
 def test_useless_products_are_replaced_by_exact_ones() -> None:

@@ -23,6 +23,8 @@ PATIENCE = 25
 """Number of steps without progress after which rounding is assumed to be the limit."""
 MAX_ROUNDS = 8
 """Maximum number of times that a residual is solved for again."""
+USEFUL = 0.25
+"""Approximate products are given up if with them a residual only falls to this share of what it was."""
 SURE = 0.5
 """The last step, x + M r, needs no product if it is expected to reach this share of the tolerance."""
 LOOSE = 1e-3
@@ -123,11 +125,13 @@ def solve_refined(
                 break
         left = right[live] - exact(tried)
         is_hopeful = False  # from here on, every step is seen
-        better = left.norm(dim=1) / size[live] < relative[live]
-        if not bool(better.any()):
-            if fast is exact:
-                break
+        now = left.norm(dim=1) / size[live]
+        better = now < relative[live]
+        if not bool(better.any()) and fast is exact:
+            break
+        if bool((now > USEFUL * relative[live]).any()):
             fast = exact
+        if not bool(better.any()):
             continue
         chosen = live[better]
         residual = residual.clone()
