@@ -124,15 +124,16 @@ def trusted_scores(
     """
     _check_options(method, aggregate, top_k)
     passes = [TokenPass(explainer.head, shard) for shard in explainer.shards]
-    best = [torch.zeros(0, len(shard.labels), device=explainer.device) for shard in explainer.shards]  # (top_k, n)
-    total, done = torch.zeros_like(explainer.head.flat()), 0
+    done = 0
     if aggregate == "sum":
+        total = torch.zeros_like(explainer.head.flat())
         for gradients in _gradients(explainer, trusted.rows, trusted.segments, method):  # (q, P)
             total, done = total + gradients.sum(0), done + len(gradients)
             _report(progress, done, trusted)
         direction = -_directions(explainer, total.unsqueeze(0), method)
         parts = [one.products(direction)[0] for one in passes]
     else:
+        best = [torch.zeros(0, len(shard.labels), device=explainer.device) for shard in explainer.shards]  # (top_k, n)
         for opposed in _opposition(explainer, trusted, method, passes):
             best = [_largest(torch.cat(pair), top_k) for pair in zip(best, opposed, strict=True)]
             done += len(opposed[0])

@@ -27,7 +27,7 @@ from tagtrace.influence.scoring.candidates import Candidates
 from tagtrace.influence.scoring.filters import has_label_of, segment_sums
 from tagtrace.influence.scoring.gpu_scan import can_scan, strongest_tokens
 from tagtrace.influence.scoring.norms import feature_norms, gradient_norms, self_influence
-from tagtrace.influence.scoring.screen import NUM_LEADING, Screen
+from tagtrace.influence.scoring.screen import NUM_LEADING, Screen, floor_of
 from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger.convex.products import by_loops
 from tagtrace.tagger.head import Head
@@ -114,7 +114,7 @@ class Scorer:
     ) -> tuple[Tensor, Tensor]:
         """Those of ``which`` that are as strong as the ``top`` of the ``leading`` ones, and their scores times size."""
         first = self._scored(direction, leading, 0.0)
-        floor = min(float(side.topk(min(top, len(side))).values[-1]) for side in (first, -first))
+        floor = floor_of(first, top)
         values = self._scored(direction, which, max(floor, 0.0))
         kept = (values.abs() >= floor).nonzero().squeeze(1) if floor > 0 else torch.arange(len(values))
         return which[kept], values[kept].double() * size

@@ -100,8 +100,7 @@ class Screen:
 
         def scan() -> tuple[Tensor, Tensor]:
             _, first = self._scored(table, leading, 0.0)
-            floor = min(float(side.topk(min(top, len(side))).values[-1]) for side in (first, -first))
-            return self._scored(table, self._every, floor * (1.0 - ROUNDING), is_asked)
+            return self._scored(table, self._every, floor_of(first, top) * (1.0 - ROUNDING), is_asked)
 
         found, values = by_loops(scan)
         return found, values * size
@@ -168,6 +167,11 @@ class Screen:
             return found
         self._kept[number] = list(found)
         return self._kept[number]
+
+
+def floor_of(values: Tensor, top: int) -> float:
+    """What a score of either side must reach to be among the ``top`` of that side, if there are no others."""
+    return min(float(side.topk(min(top, len(side))).values[-1]) for side in (values, -values))
 
 
 class _Direction:
