@@ -265,3 +265,12 @@ def test_the_estimated_residual_is_near_the_true_one_and_a_wrong_inverse_is_refu
     torch.testing.assert_close(solution.residual, truth, rtol=0.5, atol=0)
     with pytest.raises(SolveError, match="residual"):
         solver.solve(right)
+
+
+def test_the_residuals_of_many_right_hand_sides_are_estimated_and_near_the_true_ones() -> None:
+    system = operator("hessian", HeadOptions(), 0.0)
+    right = torch.randn(40, system.size, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    solution = ConjugateGradient(system, tolerance=1e-4).solve(right)
+    truth = (system(solution.value) - right).norm(dim=1) / right.norm(dim=1)
+    assert float(truth.max()) > 1e-9  # there is something to estimate
+    torch.testing.assert_close(solution.residual, truth, rtol=0.5, atol=1e-12)
