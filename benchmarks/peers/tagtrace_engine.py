@@ -74,7 +74,7 @@ def influences(index: Index, queries: list[Query]) -> Tensor:
     gradients = torch.stack([query.gradient(index.head) for query in queries])  # (Q, P)
     directions = explainer.solver.solve(gradients).value  # (Q, P)
     products = [TokenPass(index.head, shard).products(directions) for shard in explainer.shards]
-    return torch.cat(products, 1) / index.num_sentences
+    return torch.cat(products, 1).div_(index.num_sentences)
 
 
 def written(work: Workload, folder: Path) -> tuple[Corpus, Path]:

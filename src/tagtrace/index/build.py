@@ -32,6 +32,7 @@ from tagtrace.index.shards import (
 )
 from tagtrace.index.text import text_tensors
 from tagtrace.index.unfinished import Unfinished
+from tagtrace.tagger.convex.memory import give_back
 from tagtrace.tagger.convex.objective import Objective
 from tagtrace.tagger.convex.refit import RefitProgress, Refitted, refit_head
 from tagtrace.tagger.rows import RowParts, Rows
@@ -81,6 +82,7 @@ def build_index(
         fit = build.fit_head(refit_progress)
         build.compute_errors()
         unfinished.finish(build.manifest(fit, tagger_info, data_info).to_json())
+    give_back()
     return open_index(folder).built_with(tagger)
 
 

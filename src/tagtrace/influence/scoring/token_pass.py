@@ -23,7 +23,7 @@ from tagtrace.tagger.head import Head
 
 CHUNK = 16_384
 """Number of tokens whose features are converted at once."""
-CELLS, DEVICE_CELLS = 2**21, 2**27
+CELLS, DEVICE_CELLS = 2**19, 2**27
 """Maximum number of values (tokens x labels x directions) in memory at once, on the CPU and on a GPU."""
 
 

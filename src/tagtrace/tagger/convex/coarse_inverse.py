@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tagtrace.tagger.convex.dense_hessian import Precision, fill_weights, other_columns
 from tagtrace.tagger.convex.hessian_product import HessianProduct
+from tagtrace.tagger.convex.memory import give_back
 
 MAX_MATRIX = 12_000
 """Maximum number of parameters for which the matrix is worth its memory."""
@@ -48,6 +49,7 @@ class CoarseInverse:
         for panel in self.panels:
             panel.diagonal().add_(damping + ROUNDING * largest)
         factor_in_place(self.panels)
+        give_back()
 
     @torch.no_grad()
     def __call__(self, vectors: Tensor) -> Tensor:

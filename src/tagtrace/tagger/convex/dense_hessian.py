@@ -33,11 +33,11 @@ from tagtrace.tagger.convex.hessian_product import HEAVY, SMALL, HessianProduct,
 from tagtrace.tagger.convex.products import converted
 from tagtrace.tagger.recursions import TINY
 
-WAITING, DEVICE_WAITING = 2**14, 2**18
+WAITING, DEVICE_WAITING = 2**13, 2**18
 """Number of tokens whose pairs are added together, on the CPU and on a GPU."""
 PAIRS, DEVICE_PAIRS = 2**17, 2**24
 """Number of pairs after which they are added, or 64 for each pair of labels if that is more."""
-BLOCK, DEVICE_BLOCK = 2**11, 2**16
+BLOCK, DEVICE_BLOCK = 2**10, 2**16
 """Number of pairs of tokens whose features are converted at once."""
 TOGETHER = 32
 """Number of columns that are computed together."""

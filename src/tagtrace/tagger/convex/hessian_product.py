@@ -22,8 +22,8 @@ from tagtrace.tagger.convex.products import MAX_THIN, gather, project
 from tagtrace.tagger.convex.threads import share
 from tagtrace.tagger.head import Head
 
-CELLS, DEVICE_CELLS = 2**21, 2**27
-"""Maximum number of values (tokens x labels x vectors) in memory at once, for a thread or on a GPU."""
+BYTES, DEVICE_BYTES = 2**22, 2**30
+"""Maximum size of the values (tokens x labels x vectors) in memory at once, for a thread or on a GPU."""
 ROUGH, EXACT = 1e-7, 1e-11
 """``negligible`` for products that are compared with exact ones, and for exact ones."""
 MOST = 0.7
@@ -141,8 +141,8 @@ class HessianProduct:
         if len(vectors) == 0:
             return vectors.clone()
         longest = max((block.chain.num_tokens for block in self.blocks), default=1)
-        cells = DEVICE_CELLS if vectors.is_cuda else CELLS
-        together = max(cells // (longest * self.head.num_labels), 1)
+        size = (DEVICE_BYTES if vectors.is_cuda else BYTES) // self.dtype.itemsize
+        together = max(size // (longest * self.head.num_labels), 1)
         found = torch.cat([self._products(some) for some in vectors.split(together)])
         return found / self.objective.num_sentences + self.objective.l2 * vectors
 

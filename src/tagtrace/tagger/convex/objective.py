@@ -26,7 +26,7 @@ from tagtrace.tagger.convex.threads import share
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts, Rows
 
-CHUNK, DEVICE_CHUNK = 2**12, 2**15
+CHUNK, DEVICE_CHUNK = 2**11, 2**15
 """Maximum number of tokens in a chunk (or one longer sentence), on the CPU and on a GPU: its sentences are padded."""
 
 

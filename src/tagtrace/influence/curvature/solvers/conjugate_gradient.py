@@ -17,6 +17,7 @@ from tagtrace.influence.curvature.operators import Operator
 from tagtrace.influence.curvature.solvers.probes import Probes
 from tagtrace.influence.curvature.solvers.solution import Solution, Solver
 from tagtrace.tagger.convex.block_cg import LinearMap, block_cg, solve_refined
+from tagtrace.tagger.convex.memory import give_back
 
 ROUGH = 1e-2
 """Relative residual of ``approximate``."""
@@ -63,5 +64,6 @@ class ConjugateGradient(Solver):
         found = solve_refined(
             self.system, self.system.fast, self.precondition, right, self.tolerance, self.max_steps, estimate=estimate
         )
+        give_back()
         has_converged = bool((found.residual <= 2 * self.tolerance).all())
         return Solution(found.value, found.residual, found.num_steps, "converged" if has_converged else "not converged")
