@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from copy import deepcopy
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from tagtrace._checks import DataError, EncoderError, OptionError, TrainingError
 from tagtrace.data import LabelSet, Sentence
 from tagtrace.data.invented import generate
+from tagtrace.data.labels import HIDDEN
 from tagtrace.tagger import (
     Encoder,
     HeadOptions,
@@ -52,6 +54,44 @@ def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
 
 
 # What is learned and kept
+
+
+@pytest.mark.parametrize("unit", ["sentence", "document"])
+def test_nothing_is_learned_from_hidden_labels(unit: str) -> None:
+    """The loss of the first step is that of the other labels, summed over every label of the hidden token."""
+    options = TrainOptions(epochs=1, batch_size=100, dropout=0.0)
+    encoder = Lexical(LexicalOptions(buckets=512, width=16, hidden=16, dropout=0.0, form_dropout=0.0))
+    tagger = new_tagger(encoder, LABELS, HeadOptions(start_end=True), unit)  # pyright: ignore[reportArgumentType]
+    first = TRAIN[0]
+
+    def with_label(label: str) -> list[Sentence]:
+        return [first.with_labels([label, *first.labels[1:]]), *TRAIN[1:3]]
+
+    each = [
+        tagger.mean_loss([tagger.prepare(one) for one in tagger.joined(with_label(label))]) for label in LABELS.labels
+    ]
+    count = len(tagger.joined(with_label("O")))
+    expected = -(-torch.tensor(each, dtype=torch.float64) * count).logsumexp(0) / count
+    history = train_tagger(deepcopy(tagger), with_label(HIDDEN), options=options)
+    assert history.train_loss[0] == pytest.approx(float(expected), rel=1e-5)
+    train_tagger(tagger, with_label(HIDDEN), options=options)
+    other = new_tagger(encoder, LABELS)
+    with pytest.raises(DataError):
+        other.rows(with_label(HIDDEN))
+
+
+def test_a_run_can_be_stopped_after_some_epochs() -> None:
+    tagger, kept = fresh(), dict[int, dict[str, Tensor]]()
+
+    def keep(step: Step) -> None:
+        if step.step == 3:  # the end of the first epoch
+            kept[step.epoch] = {name: value.clone() for name, value in tagger.head.state_dict().items()}
+
+    train_tagger(tagger, TRAIN, options=SHORT, progress=keep)
+    stopped = fresh()
+    history = train_tagger(stopped, TRAIN, options=SHORT, stop_after=1)
+    assert len(history.train_loss) == 1
+    assert same(dict(stopped.head.state_dict()), kept[1])
 
 
 def test_an_invented_corpus_is_learned() -> None:

@@ -13,6 +13,9 @@ from tagtrace._checks import DataError, OptionError, at
 from tagtrace.data.schemes import label_type, named_scheme, normalise, normalised_scheme
 from tagtrace.data.sentence import Sentence
 
+HIDDEN = ""
+"""In place of a label that training should not learn."""
+
 _NUM_SHOWN = 6
 
 

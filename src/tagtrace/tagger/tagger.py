@@ -34,6 +34,8 @@ class Example:
     prepared: Any
     labels: list[int]
     length: int
+    known: tuple[bool, ...] | None = None
+    """Which labels are learned; None: all of them."""
 
 
 class Tagger(nn.Module):
@@ -154,12 +156,12 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def mean_loss(self, examples: Sequence[Example]) -> float:
-        """The mean joint loss of labelled examples, without dropout."""
+        """The mean loss of the known labels of examples, without dropout."""
         total = 0.0
         with self._evaluating():
             for indices in _length_batches([example.length for example in examples]):
                 batch = [examples[i] for i in indices]
-                total += float(crf.joint_loss(self.scores(batch), padded_labels(batch)).sum())
+                total += float(batch_losses(self.scores(batch), batch).sum())
         return total / len(examples)
 
     def scores(self, batch: Sequence[Example], *, constrained: bool | None = None) -> Scores:
@@ -231,3 +233,12 @@ def padded_labels(batch: Sequence[Example]) -> Tensor:
     """Labels (B, T) of labelled examples."""
     flat = torch.tensor([label for example in batch for label in example.labels])
     return pad_rows(flat, lengths_of(batch))
+
+
+def batch_losses(scores: Scores, batch: Sequence[Example]) -> Tensor:
+    """The loss of the known labels of each example, (B,): the joint loss if all are known, else the partial loss."""
+    labels = padded_labels(batch)
+    if all(example.known is None for example in batch):
+        return crf.joint_loss(scores, labels)
+    known = torch.tensor([k for example in batch for k in example.known or (True,) * example.length])
+    return crf.partial_loss(scores, labels, pad_rows(known, lengths_of(batch)))

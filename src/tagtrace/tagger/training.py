@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from tagtrace._checks import OptionError, TrainingError
+from tagtrace.data.labels import HIDDEN
 from tagtrace.data.sentence import Sentence
-from tagtrace.tagger import crf
 from tagtrace.tagger.checkpoint import Checkpoint, CheckpointState
-from tagtrace.tagger.tagger import Example, Tagger, padded_labels
+from tagtrace.tagger.tagger import Example, Tagger, batch_losses
 
 _CHOICES = {
     "schedule": ("constant", "linear"),
@@ -106,12 +106,15 @@ def train_tagger(
     options: TrainOptions | None = None,
     *,
     checkpoint: Path | None = None,
+    stop_after: int | None = None,
     progress: Callable[[Step], None] | None = None,
 ) -> History:
     """Train ``tagger`` in place and keep the weights of the epoch that ``options.keep`` names.
 
-    With ``checkpoint``, a folder, an interrupted run resumes when it is called again with the same arguments. The last
-    checkpoint is kept in case saving the tagger fails: call ``remove_checkpoint`` once the tagger is saved.
+    Nothing is learned from tokens with the label HIDDEN. ``stop_after`` ends the run after so many epochs, with the
+    learning rates of the whole run. With ``checkpoint``, a folder, an interrupted run resumes when it is called again
+    with the same arguments. The last checkpoint is kept in case saving the tagger fails: call ``remove_checkpoint``
+    once the tagger is saved.
     """
     if not tagger.encoder.trainable:
         raise TrainingError(f"a {tagger.encoder.kind} encoder cannot be trained; refit the head instead")
@@ -125,7 +128,8 @@ def train_tagger(
         run = _Run(tagger, examples, held_out, options, kept)
         run.resume()
         tagger.train()
-        while run.step < run.num_steps:
+        epochs = options.epochs if stop_after is None else min(stop_after, options.epochs)
+        while run.step < epochs * run.batches_per_epoch:
             run.advance(progress)
         return run.finish()
 
@@ -204,7 +208,7 @@ class _Run:
             features = self.tagger.encode(batch)
         features = self.dropout(features.float())
         lengths = torch.tensor([example.length for example in batch])
-        loss = crf.joint_loss(self.tagger.head(features, lengths), padded_labels(batch)).mean()
+        loss = batch_losses(self.tagger.head(features, lengths), batch).mean()
         self.optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.tagger.parameters(), self.options.max_norm)
@@ -242,7 +246,22 @@ class _Run:
 
 
 def _examples(tagger: Tagger, sentences: Sequence[Sentence], what: str) -> list[Example]:
-    return [tagger.prepare(sentence) for sentence in tagger.labelled(sentences, what)]
+    filled = [_filled(sentence, tagger.labels.labels[0]) for sentence in sentences]
+    pairs = zip(tagger.joined(sentences), tagger.labelled(filled, what), strict=True)
+    return [_with_hidden(tagger.prepare(labelled), given) for given, labelled in pairs]
+
+
+def _filled(sentence: Sentence, label: str) -> Sentence:
+    """The sentence with some label where its own is hidden."""
+    if HIDDEN not in sentence.labels:
+        return sentence
+    return sentence.with_labels([one if one != HIDDEN else label for one in sentence.labels])
+
+
+def _with_hidden(example: Example, given: Sentence) -> Example:
+    if HIDDEN not in given.labels:
+        return example
+    return replace(example, known=tuple(label != HIDDEN for label in given.labels))
 
 
 def _narrowed(tagger: Tagger, examples: Sequence[Example], options: TrainOptions) -> AbstractContextManager[None]:

@@ -21,7 +21,6 @@ from tagtrace.data.corpus import Corpus
 from tagtrace.data.schemes import normalise
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.gains.compare import Gain, Predicted, compare
-from tagtrace.findings.judges.recipes import recorded_recipe, untrained_encoder, untrained_tagger
 from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.tagger import (
     Encoder,
@@ -37,6 +36,7 @@ from tagtrace.tagger import (
     train_tagger,
 )
 from tagtrace.tagger.convex.refit import RefitProgress
+from tagtrace.tagger.recipe import recorded_recipe, untrained_encoder, untrained_tagger
 
 FORMAT = 2
 MARKER = "gain.json"

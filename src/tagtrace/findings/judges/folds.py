@@ -25,8 +25,8 @@ from tagtrace._progress import Progress
 from tagtrace._run_folder import RunFolder
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
+from tagtrace.findings.judges.further import train_further
 from tagtrace.findings.judges.probabilities import Probabilities, empty, fill, fill_by
-from tagtrace.findings.judges.recipes import train_further
 from tagtrace.index import Index
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
 from tagtrace.tagger import (

@@ -35,10 +35,11 @@ from tagtrace.findings.judges.folds import (
     save_fold,
     taught_head,
 )
+from tagtrace.findings.judges.further import train_further
 from tagtrace.findings.judges.probabilities import Probabilities, empty, fill_by, in_sample
-from tagtrace.findings.judges.recipes import recorded_recipe, train_further, untrained_encoder, untrained_tagger
 from tagtrace.index import Index
 from tagtrace.tagger import Encoder, Rows, Step, Tagger
+from tagtrace.tagger.recipe import recorded_recipe, untrained_encoder, untrained_tagger
 
 
 def head_opinions(

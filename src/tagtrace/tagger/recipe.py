@@ -1,23 +1,15 @@
-"""The recipe that a tagger was trained by, to train it again from the start, or a little further."""
+"""The recipe that a tagger was trained by, to train one like it again from the start."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import cast
 
 import torch
 
 from tagtrace._checks import EncoderError, OptionError, TaggerError
-from tagtrace.data.sentence import Sentence
-from tagtrace.tagger import Encoder, Lexical, Step, Tagger, TrainOptions, Transformer, new_tagger, train_tagger
-from tagtrace.tagger.tagger import Unit
-
-EPOCHS = 3
-MIN_STEPS = 30
-RATE = 0.7
-"""Factor of the encoder's learning rate; the head keeps its own. All three were chosen on WNUT 2017 and NCBI."""
+from tagtrace.tagger.encoders import Encoder, Lexical, Transformer
+from tagtrace.tagger.tagger import Tagger, Unit, new_tagger
+from tagtrace.tagger.training import TrainOptions
 
 
 def recorded_recipe(tagger: Tagger) -> TrainOptions:
@@ -52,20 +44,3 @@ def untrained_tagger(tagger: Tagger, encoder: Encoder, seed: int) -> Tagger:
     """A tagger like another one, with new weights."""
     fresh = new_tagger(encoder, tagger.labels, tagger.head.options, cast(Unit, tagger.unit), seed)
     return fresh.to(tagger.device)
-
-
-def train_further(
-    tagger: Tagger,
-    trusted: Sequence[Sentence],
-    recipe: TrainOptions,
-    progress: Callable[[Step], None] | None = None,
-) -> None:
-    """Train a tagger on trusted sentences only, for ``EPOCHS`` epochs and at least ``MIN_STEPS`` steps."""
-    trusted = [sentence for sentence in trusted if len(sentence)]
-    num_batches = math.ceil(len(tagger.labelled(trusted, "trusted")) / recipe.batch_size)
-    rate = recipe.learning_rate or tagger.encoder.learning_rate
-    further = replace(
-        recipe, epochs=max(EPOCHS, math.ceil(MIN_STEPS / num_batches)), learning_rate=RATE * rate,
-        head_learning_rate=recipe.head_learning_rate or rate, schedule="linear", keep="last",
-    )  # fmt: skip
-    train_tagger(tagger, trusted, (), further, progress=progress)

@@ -10,7 +10,7 @@ import torch
 
 from tagtrace._checks import DataError, EncoderError, OptionError, TaggerError
 from tagtrace.data import Sentence
-from tagtrace.findings.judges.recipes import recorded_recipe, train_further, untrained_encoder, untrained_tagger
+from tagtrace.findings.judges.further import train_further
 from tagtrace.tagger import (
     HeadOptions,
     Lexical,
@@ -25,6 +25,7 @@ from tagtrace.tagger import (
     refit_tagger,
     train_tagger,
 )
+from tagtrace.tagger.recipe import recorded_recipe, untrained_encoder, untrained_tagger
 from tests.findings.made import LABELS, make_sentences, make_tagger
 
 RECIPE = TrainOptions(epochs=2, batch_size=4, learning_rate=0.05, head_learning_rate=0.01, dropout=0.1, seed=3,
