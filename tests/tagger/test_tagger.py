@@ -17,7 +17,7 @@ from tagtrace.data import Corpus, LabelSet, ReadOptions, Sentence, join_document
 from tagtrace.data.invented import generate
 from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, Tagger, crf, new_tagger, score_labels
 from tagtrace.tagger.rows import pad_rows
-from tagtrace.tagger.tagger import _length_batches
+from tagtrace.tagger.tagger import length_batches
 
 CORPUS = generate(num_documents=20)
 SENTENCES = CORPUS.train[:40]
@@ -130,7 +130,7 @@ def test_progress_counts_sentences() -> None:
 @pytest.mark.parametrize("max_tokens", [1, 30, 200, 10**6])
 def test_batches_hold_every_example_once(max_tokens: int) -> None:
     lengths = [len(sentence) for sentence in SENTENCES]
-    batches = list(_length_batches(lengths, max_tokens))
+    batches = list(length_batches(lengths, max_tokens))
     assert sorted(index for batch in batches for index in batch) == list(range(len(SENTENCES)))
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= max_tokens

@@ -159,7 +159,7 @@ class Tagger(nn.Module):
         """The mean loss of the known labels of examples, without dropout."""
         total = 0.0
         with self._evaluating():
-            for indices in _length_batches([example.length for example in examples]):
+            for indices in length_batches([example.length for example in examples]):
                 batch = [examples[i] for i in indices]
                 total += float(batch_losses(self.scores(batch), batch).sum())
         return total / len(examples)
@@ -175,7 +175,7 @@ class Tagger(nn.Module):
         """Indices and examples of similar length, batch by batch, in evaluation mode."""
         done = 0
         with self._evaluating():
-            for indices in _length_batches([len(sentence) for sentence in sentences]):
+            for indices in length_batches([len(sentence) for sentence in sentences]):
                 yield indices, [self.prepare(sentences[i]) for i in indices]
                 done += len(indices)
                 if progress is not None:
@@ -192,7 +192,7 @@ class Tagger(nn.Module):
             self.train(was_training)
 
 
-def _length_batches(lengths: Sequence[int], max_tokens: int = 4096) -> Iterator[list[int]]:
+def length_batches(lengths: Sequence[int], max_tokens: int = 4096) -> Iterator[list[int]]:
     """Indices, longest first, ``max_tokens`` padded tokens together."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):

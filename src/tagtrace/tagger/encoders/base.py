@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
+from tagtrace._checks import OptionError
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
 
@@ -45,6 +46,10 @@ class Encoder(nn.Module, ABC):
         Only these sentences can be encoded there. An encoder whose sentences use all weights does nothing.
         """
         yield
+
+    def layer_rows(self, batch: Sequence[Any]) -> list[Tensor]:  # noqa: ARG002
+        """For each time that ``forward`` calls the linear layers, the number of each row's sentence, (R,)."""
+        raise OptionError(f"the layers of a {self.kind} encoder are not known; influence is that on the head alone")
 
     @abstractmethod
     def prepare(self, sentence: Sentence) -> Any:

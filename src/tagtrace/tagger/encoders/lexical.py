@@ -177,6 +177,10 @@ class Lexical(Encoder):
         far = near + self.far(self.dropout(near), lengths)  # (N, hidden)
         return torch.cat([far, own], 1)  # (N, D)
 
+    def layer_rows(self, batch: Sequence[list[tuple[list[int], int]]]) -> list[Tensor]:
+        lengths = torch.tensor([len(sentence) for sentence in batch], dtype=torch.long)
+        return [torch.repeat_interleave(torch.arange(len(batch)), lengths)]
+
     def _sums(self, words: Sequence[tuple[list[int], int]]) -> Tensor:
         """The summed embeddings of each word's features, (N, width), scaled by their number."""
         hidden = torch.rand(len(words)) < (self.options.form_dropout if self.training else 0.0)

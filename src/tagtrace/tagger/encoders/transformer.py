@@ -84,6 +84,11 @@ class Transformer(Encoder):
         vectors = states.index_select(0, rows.to(device)).float()  # (P, D)
         return torch.segment_reduce(vectors, "mean", lengths=counts.to(device), axis=0)  # (N, D)
 
+    def layer_rows(self, batch: Sequence[Pieces]) -> list[Tensor]:
+        owner = torch.tensor([number for number, pieces in enumerate(batch) for _ in pieces.windows])
+        lengths = [len(window) for pieces in batch for window in pieces.windows]
+        return [owner[numbers].repeat_interleave(width) for width, numbers in self._calls(lengths)]
+
     def save(self, folder: Path) -> None:
         with _quiet():
             self.model.save_pretrained(folder)
