@@ -25,14 +25,18 @@ from tagtrace.tagger import pick_device
               help="Run on a small part of the data with word vectors, and fail unless the result has the expected "
               "direction.")  # fmt: skip
 @click.option("--seeds", default="0", show_default=True, help="Seeds separated by commas; the table shows their mean.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True,
+              help="Number of trainings at a time, for lds.")  # fmt: skip
 @device_option
-def reproduce(name: str, data: Path, encoder: str | None, out: Path, quick: bool, seeds: str, device: str) -> None:
+def reproduce(
+    name: str, data: Path, encoder: str | None, out: Path, quick: bool, seeds: str, jobs: int, device: str
+) -> None:
     """Run an experiment of the paper: print its table and write its figures to OUT.
 
-    NAME is exact, artifact, errors, noise, dosage, sensitivity, or all. Finished seeds, trained taggers and indexes are
-    kept in OUT, so an interrupted run resumes when the same command is run again.
+    NAME is exact, artifact, errors, noise, dosage, sensitivity, lds, or all. Finished seeds, trained taggers and
+    indexes are kept in OUT, so an interrupted run resumes when the same command is run again.
     """
-    setting = Setting(data, out, encoder, quick, pick_device(device), lambda line: click.echo(line, err=True))
+    setting = Setting(data, out, encoder, quick, pick_device(device), lambda line: click.echo(line, err=True), jobs)
     numbers = parse_seeds(seeds)
     for experiment in pick(name, setting):
         click.echo(run(experiment.name, setting, numbers))

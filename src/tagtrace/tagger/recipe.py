@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Self, cast
 
 import torch
 
 from tagtrace._checks import EncoderError, OptionError, TaggerError
-from tagtrace.tagger.encoders import Encoder, Lexical, Transformer
+from tagtrace.data.labels import LabelSet
+from tagtrace.tagger.encoders import Encoder, Lexical, LexicalOptions, Transformer
+from tagtrace.tagger.head import HeadOptions
 from tagtrace.tagger.tagger import Tagger, Unit, new_tagger
 from tagtrace.tagger.training import TrainOptions
+
+EncoderMaker = Callable[[int], Encoder]
+"""Makes an untrained encoder from a seed. Those of ``encoder_maker`` can be sent to other processes."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that a tagger is trained by, apart from its data."""
+
+    options: TrainOptions
+    encoder: EncoderMaker
+    labels: LabelSet
+    head: HeadOptions
+    unit: Unit
+
+    @classmethod
+    def of(cls, tagger: Tagger, encoder: EncoderMaker | None = None) -> Self:
+        """The recipe of a trained tagger; ``encoder`` replaces the recorded one."""
+        make = encoder or encoder_maker(tagger)
+        return cls(recorded_recipe(tagger), make, tagger.labels, tagger.head.options, cast(Unit, tagger.unit))
+
+    def untrained(self, seed: int) -> Tagger:
+        """A tagger with new weights."""
+        return new_tagger(self.encoder(seed), self.labels, self.head, self.unit, seed)
 
 
 def recorded_recipe(tagger: Tagger) -> TrainOptions:
@@ -22,25 +52,44 @@ def recorded_recipe(tagger: Tagger) -> TrainOptions:
         raise TaggerError("the tagger does not record how it was trained; retrain only the head") from None
 
 
-def untrained_encoder(tagger: Tagger, seed: int) -> Encoder:
-    """An encoder like the tagger's before it was trained."""
+def encoder_maker(tagger: Tagger) -> EncoderMaker:
+    """Makes encoders like the tagger's before it was trained."""
     old = tagger.encoder
     if isinstance(old, Lexical):
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            return Lexical(old.options)
+        return partial(_lexical, old.options)
     if isinstance(old, Transformer):
-        try:
-            return Transformer(old.name, old.max_pieces, old.overlap)
-        except EncoderError as error:
-            raise EncoderError(
-                f"the encoder that the tagger was trained from cannot be loaded ({error}); give it as the encoder "
-                "transformer:NAME_OR_DIR"
-            ) from error
+        return partial(_transformer, old.name, old.max_pieces, old.overlap)
     raise OptionError(f"cannot make an untrained {old.kind} encoder; give one as the encoder")
+
+
+def untrained_encoder(tagger: Tagger, seed: int) -> Encoder:
+    """An encoder like the tagger's before it was trained."""
+    return encoder_maker(tagger)(seed)
 
 
 def untrained_tagger(tagger: Tagger, encoder: Encoder, seed: int) -> Tagger:
     """A tagger like another one, with new weights."""
     fresh = new_tagger(encoder, tagger.labels, tagger.head.options, cast(Unit, tagger.unit), seed)
     return fresh.to(tagger.device)
+
+
+def _lexical(options: LexicalOptions, seed: int) -> Encoder:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return Lexical(options)
+
+
+def _transformer(name: str, max_pieces: int, overlap: int, seed: int) -> Encoder:  # noqa: ARG001
+    return deepcopy(_pretrained(name, max_pieces, overlap))
+
+
+@lru_cache(maxsize=1)
+def _pretrained(name: str, max_pieces: int, overlap: int) -> Transformer:
+    """Read once for all seeds."""
+    try:
+        return Transformer(name, max_pieces, overlap)
+    except EncoderError as error:
+        raise EncoderError(
+            f"the encoder that the tagger was trained from cannot be loaded ({error}); give it as the encoder "
+            "transformer:NAME_OR_DIR"
+        ) from error

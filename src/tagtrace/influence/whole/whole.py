@@ -28,8 +28,7 @@ from tagtrace.influence.query import Query
 from tagtrace.influence.whole.gradient_kernel import GradientKernel, sentence_kernel
 from tagtrace.influence.whole.layers import MAX_TOKENS, moved_along, weighted_gradient
 from tagtrace.tagger import crf
-from tagtrace.tagger.encoders import Encoder
-from tagtrace.tagger.recipe import recorded_recipe, untrained_encoder, untrained_tagger
+from tagtrace.tagger.recipe import EncoderMaker, Recipe
 from tagtrace.tagger.tagger import Example, Tagger, batch_losses, length_batches, padded_labels
 from tagtrace.tagger.training import Step, train_tagger
 
@@ -123,7 +122,7 @@ class WholeInfluence:
         sentences: Sequence[Sentence],
         num_seeds: int = 3,
         *,
-        encoder: Callable[[int], Encoder] | None = None,
+        encoder: EncoderMaker | None = None,
         training: Callable[[int, Step], None] | None = None,
         progress: Progress | None = None,
     ) -> Self:
@@ -135,15 +134,15 @@ class WholeInfluence:
         check_type("tagger", tagger, Tagger, "give load_tagger(folder)")
         if num_seeds < 1:
             raise OptionError(f"num_seeds {num_seeds}: must be at least 1")
-        recipe = recorded_recipe(tagger)
-        members: list[EarlyTagger] = []
-        for seed in range(recipe.seed, recipe.seed + num_seeds):
-            early = untrained_tagger(tagger, encoder(seed) if encoder else untrained_encoder(tagger, seed), seed)
+        recipe = Recipe.of(tagger, encoder)
+        options, members = recipe.options, list[EarlyTagger]()
+        for seed in range(options.seed, options.seed + num_seeds):
+            early = recipe.untrained(seed).to(tagger.device)
             report = None if training is None else lambda step, seed=seed: training(seed, step)
-            epochs = max(math.floor(EARLY * recipe.epochs), 1)
-            train_tagger(early, sentences, (), replace(recipe, seed=seed), stop_after=epochs, progress=report)
+            epochs = max(math.floor(EARLY * options.epochs), 1)
+            train_tagger(early, sentences, (), replace(options, seed=seed), stop_after=epochs, progress=report)
             examples = [early.prepare(sentence) for sentence in early.labelled(sentences, "training")]
-            members.append(EarlyTagger(early, examples, sentence_kernel(early, examples, recipe, progress)))
+            members.append(EarlyTagger(early, examples, sentence_kernel(early, examples, options, progress)))
         return cls(tuple(members))
 
     def sentence_scores(self, query: Query) -> Tensor:

@@ -51,9 +51,13 @@ class Experiment:
     """One line for each expectation that the results do not meet."""
     needs_encoder: bool = True
     """Whether a full run has to name an encoder; otherwise word vectors are the default."""
+    default_encoder: str | None = None
+    """The default if it is another one, for full and quick runs."""
 
     def with_encoder(self, setting: Setting) -> Setting:
         """The setting with its encoder filled in; an error if one is needed and missing."""
+        if setting.encoder is None and self.default_encoder is not None:
+            return replace(setting, encoder=self.default_encoder)
         if setting.encoder is None and not self.needs_encoder:
             return replace(setting, encoder=setting.word_vectors)
         return replace(setting, encoder=setting.encoder_spec)

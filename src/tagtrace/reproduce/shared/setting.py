@@ -34,6 +34,8 @@ class Setting:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     report: Callable[[str], None] = print
     """Called with one line of progress at a time."""
+    jobs: int = 1
+    """Number of trainings that run at the same time, where an experiment has many."""
 
     @property
     def work(self) -> Path:
