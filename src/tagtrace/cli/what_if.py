@@ -25,7 +25,8 @@ from tagtrace.cli.options import (
 from tagtrace.cli.show import counting, show
 from tagtrace.data import read_corpus
 from tagtrace.index import Index, open_index
-from tagtrace.influence import Edit, Explainer, Query, make_edit, make_queries, read_edits
+from tagtrace.influence import Edit, Explainer, Query, RetrainOptions, make_edit, make_queries, read_edits
+from tagtrace.influence.explain import EditRung
 
 query_options: Option = together(
     click.argument("folder", metavar="INDEX", type=click.Path(path_type=Path)),
@@ -54,19 +55,35 @@ query_options: Option = together(
               help='More edits, as JSON lines: {"id": ..., "start": 2, "stop": 4, "labels": [...]}. Without labels, '
               "they are removed.")  # fmt: skip
 @click.option(
-    "--verify", is_flag=True, help="Also retrain the head with the edited labels, to know the effect exactly."
+    "--verify", is_flag=True, help="Also retrain the head with the edited labels, to know the effect on it exactly."
 )
+@click.option("--retrain", is_flag=True,
+              help="Also train the whole tagger again, encoder included, with the edited labels and "
+              "without.")  # fmt: skip
+@click.option("--seeds", type=int, default=3, show_default=True, help="With --retrain: number of trainings of each.")
+@click.option("--jobs", type=int, help="With --retrain: trainings at a time. [default: one for each core, 4 on a GPU]")
+@click.option("--work", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="With --retrain: folder for finished trainings, so that an interrupted command can "
+              "resume.")  # fmt: skip
 def what_if(folder: Path, **values: Any) -> None:
     """Show how a prediction changes if training labels are removed or changed, all of them together.
 
-    The effect is estimated; --verify also retrains. ID:START:STOP are tokens of a training sentence, as explain shows
-    them: train-3:7:2:4 means tokens 2 and 3 of the sentence train-3:7.
+    The effect on the head is estimated; --verify also retrains it, and --retrain trains the whole tagger again.
+    ID:START:STOP are tokens of a training sentence, as explain shows them: train-3:7:2:4 means tokens 2 and 3 of the
+    sentence train-3:7.
     """
     explainer, query = prepare_question(folder, values, values["target"])
     edits = _edits(explainer.index, values)
     if not edits:
         raise OptionError("there are no edits; give --remove, --relabel or --from")
-    found = explainer.what_if(query, edits, "verify" if values["verify"] else "refine")
+    if values["verify"] and values["retrain"]:
+        raise OptionError("--verify and --retrain: give one of them")
+    rung: EditRung = "verify" if values["verify"] else "retrain" if values["retrain"] else "refine"
+    options = RetrainOptions(values["seeds"], values["jobs"], values["work"], values["tagger_folder"])
+    with counting("training again") as progress:
+        found = explainer.what_if(
+            query, edits, rung, retrain=options, progress=lambda step: progress(step.done, step.total)
+        )
     show(found)
     if values["json_file"]:
         write_json(values["json_file"], found.to_json())

@@ -5,6 +5,7 @@ from tagtrace.influence.edits.effect import Effect
 from tagtrace.influence.edits.flip import Flip
 from tagtrace.influence.edits.refine import Refiner
 from tagtrace.influence.edits.retrain import Retrained, Retrainer
+from tagtrace.influence.edits.seed_effects import RetrainOptions, SeedEffects
 from tagtrace.influence.edits.what_if import WhatIf
 from tagtrace.influence.explain import Explainer
 from tagtrace.influence.explanation import Explanation, TrainingSegment
@@ -25,10 +26,12 @@ __all__ = [
     "Flip",
     "Query",
     "Refiner",
+    "RetrainOptions",
     "Retrained",
     "Retrainer",
     "Score",
     "Screen",
+    "SeedEffects",
     "SegmentKind",
     "TrainingSegment",
     "WhatIf",

@@ -6,7 +6,7 @@ to it when training labels are edited (``what_if``), and finds a small set of ed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
@@ -27,6 +27,7 @@ from tagtrace.influence.edits.effect import effect
 from tagtrace.influence.edits.flip import Flip, Flipper, FlipProgress, HowToEdit, WhatToEdit
 from tagtrace.influence.edits.refine import Refiner
 from tagtrace.influence.edits.retrain import Retrainer, settled
+from tagtrace.influence.edits.seed_effects import RetrainOptions, retrain_effects
 from tagtrace.influence.edits.what_if import WhatIf, check_edits
 from tagtrace.influence.explanation import Explanation, Rung, TrainingSegment
 from tagtrace.influence.options import check_at_least, check_choice
@@ -38,11 +39,12 @@ from tagtrace.influence.scoring.token_pass import TokenPass
 from tagtrace.tagger.convex.objective import Objective
 from tagtrace.tagger.convex.products import by_loops
 from tagtrace.tagger.head import Head
+from tagtrace.tagger.retrainings import RetrainingProgress
 from tagtrace.tagger.rows import RowParts
 from tagtrace.tagger.tagger import pick_device
 
 MAKE_QUERY = "make one with make_query or make_queries"
-EditRung = Literal["refine", "verify"]
+EditRung = Literal["refine", "verify", "retrain"]
 """The rungs on which the effect of edits is computed."""
 
 
@@ -163,11 +165,20 @@ class Explainer:
         moved = self.optimum.at(self.retrainer.retrain(segment.edits()).theta)
         return replace(segment, verified=effect(query, self.optimum, moved))
 
-    def what_if(self, query: Query, edits: Edit | Sequence[Edit], rung: EditRung = "refine") -> WhatIf:
+    def what_if(
+        self,
+        query: Query,
+        edits: Edit | Sequence[Edit],
+        rung: EditRung = "refine",
+        *,
+        retrain: RetrainOptions | None = None,
+        progress: Callable[[RetrainingProgress], None] | None = None,
+    ) -> WhatIf:
         """What happens to the query when all ``edits`` of training labels are made together.
 
         The effect is estimated by ``refine``, or by one Newton step (``step``) if the edits touch too many sentences
-        for that; with the rung ``verify`` the head is also retrained.
+        for that; with the rung ``verify`` the head is also retrained. With ``retrain`` the whole tagger is trained
+        again, with the edits and without, for several seeds: the only answer that is not about the head alone.
         """
         check_type("query", query, Query, MAKE_QUERY)
         check_choice("rung", rung, EditRung)
@@ -181,6 +192,10 @@ class Explainer:
             found.effects["step"] = effect(query, head, head.at(self.retrainer.first_step(edits)))
         if rung == "verify":
             found.effects["verify"] = effect(query, head, head.at(self.retrainer.retrain(edits).theta))
+        if rung == "retrain":
+            retrained = retrain_effects(self.index, query, edits, retrain, device=self.device, progress=progress)
+            found.effects["retrain"] = retrained.mean
+            found = replace(found, retrained=retrained)
         return found
 
     def flip(

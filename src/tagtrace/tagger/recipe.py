@@ -30,12 +30,15 @@ class Recipe:
     labels: LabelSet
     head: HeadOptions
     unit: Unit
+    stop_after: int | None = None
+    """The epoch that was kept, if dev data chose it; None: the last."""
 
     @classmethod
     def of(cls, tagger: Tagger, encoder: EncoderMaker | None = None) -> Self:
         """The recipe of a trained tagger; ``encoder`` replaces the recorded one."""
-        make = encoder or encoder_maker(tagger)
-        return cls(recorded_recipe(tagger), make, tagger.labels, tagger.head.options, cast(Unit, tagger.unit))
+        options, make = recorded_recipe(tagger), encoder or encoder_maker(tagger)
+        best = tagger.record["training"]["history"].get("best_epoch") if options.keep == "best" else None
+        return cls(options, make, tagger.labels, tagger.head.options, cast(Unit, tagger.unit), best)
 
     def untrained(self, seed: int) -> Tagger:
         """A tagger with new weights."""

@@ -95,7 +95,8 @@ class _Task:
         if self.num_threads is not None:
             torch.set_num_threads(self.num_threads)
         tagger = self.recipe.untrained(variant.seed).to(torch.device(self.device))
-        train_tagger(tagger, variant.sentences, (), replace(self.recipe.options, seed=variant.seed))
+        options = replace(self.recipe.options, seed=variant.seed)
+        train_tagger(tagger, variant.sentences, (), options, stop_after=self.recipe.stop_after)
         return self.measure(tagger).cpu()
 
 

@@ -21,16 +21,19 @@ from tagtrace.influence.edits.edit import (
     edit_to_json,
 )
 from tagtrace.influence.edits.effect import Effect, effect_to_json, probability_table
+from tagtrace.influence.edits.seed_effects import SeedEffects, seed_effects_to_json
 from tagtrace.influence.query import Query
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts, Rows
 
-Estimate = Literal["refine", "step", "verify"]
-"""How an effect was computed: a close estimate, one Newton step (for edits of very many sentences), or retraining."""
+Estimate = Literal["refine", "step", "verify", "retrain"]
+"""How an effect was computed: a close estimate, one Newton step (for edits of very many sentences), retraining of the
+head, or training the whole tagger again."""
 COLUMNS: dict[Estimate, str] = {
     "refine": "predicted after",
     "step": "after one Newton step",
     "verify": "after retraining",
+    "retrain": "after training again",
 }
 
 
@@ -42,7 +45,9 @@ class WhatIf(Described):
     query: Query = field(repr=False)
     edits: tuple[Edit, ...]
     effects: dict[Estimate, Effect] = field(default_factory=dict[Estimate, Effect])
-    """By how they were computed: ``refine`` or ``step``, and ``verify`` if it was asked for."""
+    """By how they were computed: ``refine`` or ``step``, and ``verify`` and ``retrain`` if they were asked for."""
+    retrained: SeedEffects | None = None
+    """What ``retrain`` is the mean of."""
 
     @property
     def best(self) -> Effect:
@@ -52,7 +57,7 @@ class WhatIf(Described):
     @property
     def rung(self) -> Estimate:
         """How ``best`` was computed."""
-        return next(name for name in ("verify", "refine", "step") if name in self.effects)
+        return next(name for name in ("retrain", "verify", "refine", "step") if name in self.effects)
 
     @property
     def explained(self) -> tuple[str, ...]:
@@ -65,11 +70,24 @@ class WhatIf(Described):
             found.append("the edits change too many sentences for a close estimate; one Newton step is shown instead")
         found += [f"note: {note}" for note in self.problems()]
         found.append(edit_table(self.index, self.edits, "edits, made together"))
-        named = {COLUMNS[name]: effect for name, effect in self.effects.items()}
+        named = {COLUMNS[name]: effect for name, effect in self.effects.items() if name != "retrain"}
         found.append(probability_table(self.index.labels, self.query, named))
         for name, one in named.items():
             found.append(f"loss of {' '.join(self.explained)}: {one.before:.4f}, {name} {one.after:.4f}")
-        return found
+        return found if self.retrained is None else [*found, *self._describe_retrained(self.retrained)]
+
+    def _describe_retrained(self, retrained: SeedEffects) -> list[str | Table]:
+        """The whole tagger trained again has other probabilities before the edits, too."""
+        mean, count, interval = retrained.mean, len(retrained.effects), retrained.interval
+        within = "" if interval is None else f", 95 % interval {interval[0]:+.4f} to {interval[1]:+.4f}"
+        return [
+            "",
+            f"the whole tagger trained again, with and without the edits, mean of {count} seed{'s' * (count > 1)}:",
+            probability_table(self.index.labels, self.query, {COLUMNS["retrain"]: mean}),
+            f"loss of {' '.join(self.explained)}: {mean.before:.4f}, {COLUMNS['retrain']} {mean.after:.4f} "
+            f"(change {mean.change:+.4f}{within})",
+            f"the prediction changes in {retrained.num_flips} of {count}",
+        ]
 
     def problems(self) -> list[str]:
         """Places where the edited labels break the scheme."""
@@ -89,6 +107,7 @@ class WhatIf(Described):
             **self.query.to_json(),
             "explained": list(self.explained),
             "effects": {name: effect_to_json(one, self.index.labels) for name, one in self.effects.items()},
+            "retrained": None if self.retrained is None else seed_effects_to_json(self.retrained),
             "edits": [edit_to_json(self.index, edit) for edit in self.edits],
         }
 

@@ -1,0 +1,181 @@
+"""Retrain: the whole tagger trained again with edited labels and without, several times, by its own recipe.
+
+Each seed trains twice, on the labels as they are and with the edits made, so that what the seed alone changes is on
+both sides. Where an edit removes labels, nothing is learned from these tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import OptionError
+from tagtrace.data.labels import HIDDEN
+from tagtrace.data.sentence import Sentence
+from tagtrace.index import Index
+from tagtrace.influence.edits.edit import Edit
+from tagtrace.influence.edits.effect import Effect
+from tagtrace.influence.options import check_at_least
+from tagtrace.influence.query import Query
+from tagtrace.tagger.recipe import EncoderMaker, Recipe
+from tagtrace.tagger.retrainings import RetrainingProgress, Variant, retrain_all
+from tagtrace.tagger.tagger import Tagger
+
+_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+"""Of Student's t with 1, 2, ... degrees of freedom, 97.5 %."""
+_LIMIT = 1.96
+
+
+@dataclass(frozen=True)
+class RetrainOptions:
+    """How the whole tagger is trained again."""
+
+    num_seeds: int = 3
+    num_processes: int | None = None
+    """Trainings at the same time; None: one for each core, and on a GPU four."""
+    work: Path | None = None
+    """Folder that keeps finished trainings, so that an interrupted call resumes."""
+    tagger: str | Path | None = None
+    """Folder of the tagger, if it has been moved."""
+    encoder: EncoderMaker | None = None
+    """Makes the untrained encoder; None: as the tagger's was."""
+
+    def __post_init__(self) -> None:
+        check_at_least(1, num_seeds=self.num_seeds, num_processes=self.num_processes or 1)
+
+
+@dataclass(frozen=True)
+class SeedEffects:
+    """The effect of edits on a query for each seed."""
+
+    effects: tuple[Effect, ...]
+
+    @property
+    def mean(self) -> Effect:
+        """Losses and probabilities, means over the seeds."""
+        numbers = [fmean(getattr(one, name) for one in self.effects) for name in ("before", "after")]
+        tables = [
+            torch.stack([getattr(one, f"probabilities_{when}") for one in self.effects]).mean(0)
+            for when in ("before", "after")
+        ]
+        return Effect(numbers[0], numbers[1], tables[0], tables[1])
+
+    @property
+    def num_flips(self) -> int:
+        """In how many seeds the likeliest label of a token of the segment changes."""
+        return sum(one.flips for one in self.effects)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval of the mean change of the loss, from the seeds' paired changes; None for one seed."""
+        changes = [one.change for one in self.effects]
+        if len(changes) < 2:
+            return None
+        degrees = len(changes) - 1
+        quantile = _QUANTILES[degrees - 1] if degrees <= len(_QUANTILES) else _LIMIT * (1 + 1.2 / degrees)
+        width = quantile * stdev(changes) / len(changes) ** 0.5
+        return fmean(changes) - width, fmean(changes) + width
+
+
+def seed_effects_to_json(found: SeedEffects) -> dict[str, Any]:
+    """The change of the loss for each seed, and what they amount to."""
+    return {
+        "changes": [one.change for one in found.effects],
+        "change": found.mean.change,
+        "interval": found.interval,
+        "num_seeds": len(found.effects),
+        "num_flips": found.num_flips,
+    }
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The query as it is asked of a tagger that was trained again."""
+
+    sentence: Sentence
+    labels: tuple[int, ...]
+    start: int
+    stop: int
+
+    def __call__(self, tagger: Tagger) -> Tensor:
+        """The loss, and the probabilities of the segment's tokens, in one row."""
+        head = tagger.head.cpu().double()
+        query = Query(tagger.features(self.sentence).double().cpu(), torch.tensor(self.labels), self.start, self.stop)
+        with torch.no_grad():
+            return torch.cat([query.loss(head).view(1), query.probabilities(head).flatten()])
+
+
+def retrain_effects(
+    index: Index,
+    query: Query,
+    edits: Sequence[Edit],
+    options: RetrainOptions | None = None,
+    *,
+    device: str | torch.device = "cpu",
+    progress: Callable[[RetrainingProgress], None] | None = None,
+) -> SeedEffects:
+    """The effect on ``query`` of the ``edits``, after the whole tagger is trained again by its recipe."""
+    options = options or RetrainOptions()
+    if query.sentence is None:
+        raise OptionError("this query has no sentence to encode; make it with make_query")
+    recipe = Recipe.of(index.trained_tagger(options.tagger), options.encoder)
+    sentences = [index.sentence(number) for number in range(index.num_sentences)]
+    sides = {"before": sentences, f"after-{_digest(edits)}": edited_sentences(index, sentences, edits)}
+    first = recipe.options.seed
+    variants = [
+        Variant(f"{name}-{seed}", side, seed)
+        for seed in range(first, first + options.num_seeds)
+        for name, side in sides.items()
+    ]
+    asked = _Asked(query.sentence, tuple(query.labels.tolist()), query.start, query.stop)
+    found = retrain_all(
+        recipe, variants, asked, device=device, num_processes=options.num_processes or _num_processes(device),
+        work=None if options.work is None else (options.work, _owner(index, recipe, asked)), progress=progress,
+    )  # fmt: skip
+    pairs = zip(found[::2], found[1::2], strict=True)
+    return SeedEffects(tuple(_effect(before, after, query.stop - query.start) for before, after in pairs))
+
+
+def edited_sentences(index: Index, sentences: Sequence[Sentence], edits: Sequence[Edit]) -> list[Sentence]:
+    """The training sentences with the edits made; removed labels are HIDDEN."""
+    found = list(sentences)
+    for edit in edits:
+        old = found[edit.sentence_number]
+        removed = (HIDDEN,) * (edit.stop - edit.start)
+        new = removed if edit.labels is None else index.labels.decode(edit.labels)
+        found[edit.sentence_number] = old.with_labels((*old.labels[: edit.start], *new, *old.labels[edit.stop :]))
+    return found
+
+
+def _effect(before: Tensor, after: Tensor, num_tokens: int) -> Effect:
+    tables = [row[1:].view(num_tokens, -1) for row in (before, after)]
+    return Effect(float(before[0]), float(after[0]), tables[0], tables[1])
+
+
+def _num_processes(device: str | torch.device) -> int:
+    return 4 if torch.device(device).type == "cuda" else os.cpu_count() or 1
+
+
+def _digest(edits: Sequence[Edit]) -> str:
+    rows = sorted((edit.sentence_number, edit.start, edit.stop, edit.labels or ()) for edit in edits)
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+
+
+def _owner(index: Index, recipe: Recipe, asked: _Asked) -> dict[str, object]:
+    """Everything that the runs depend on, apart from edits and seeds."""
+    return {
+        "data": index.manifest.data["content"],
+        "recipe": {name: value for name, value in recipe.options.to_json().items() if name != "checkpoint_seconds"},
+        "labels": recipe.labels.to_json(),
+        "head": recipe.head.to_json(),
+        "query": [list(asked.sentence.tokens), list(asked.labels), asked.start, asked.stop],
+    }
