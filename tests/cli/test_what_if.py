@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tagtrace.index import open_index
-from tests.cli.command import answer, refused
+from tests.cli.command import answer, refused, succeed
 from tests.cli.questions import ask
 
 
@@ -40,6 +40,30 @@ def test_the_prediction_before_and_after(indexed: Path, entity: tuple[str, int, 
     assert refined["change"] == pytest.approx(verified["change"], rel=0.3, abs=1e-3)
     for table in ("probabilities_before", "probabilities_after"):
         assert sum(verified[table][0].values()) == pytest.approx(1.0)
+
+
+def test_the_whole_tagger_is_trained_again(data: Path, tagger: Path, tmp_path: Path) -> None:
+    succeed("index", tagger, data / "train.conll", tmp_path / "index", "--device", "cpu")
+    sentence = open_index(tmp_path / "index").sentence(0)
+    path = tmp_path / "answer.json"
+    question = ["--data", data / "dev.conll", "--sentence", "dev-0:0", "--segment", "0:1", "--device", "cpu"]
+    edit = ["--remove", f"{sentence.id}:0:1", "--relabel", f"{sentence.id}:1:2=O"]
+    options = ["--retrain", "--seeds", 2, "--jobs", 1, "--work", tmp_path / "work", "--json", path]
+    result = succeed("what-if", tmp_path / "index", *question, *edit, *options)
+    found = answer(result, path)
+    assert "the whole tagger trained again, with and without the edits, mean of 2 seeds" in result.stdout
+    assert f"the prediction changes in {found['retrained']['num_flips']} of 2" in result.stdout
+    assert len(found["retrained"]["changes"]) == 2
+    assert found["effects"]["retrain"]["change"] == pytest.approx(found["retrained"]["change"])
+    assert len(list((tmp_path / "work").glob("*.safetensors"))) == 4
+
+
+def test_what_cannot_be_trained_again_is_refused(indexed: Path, entity: tuple[str, int, int]) -> None:
+    id_, start, stop = entity
+    edit = ["--relabel", f"{id_}:{start}:{stop}=ORG"]
+    refused(ask(indexed, "what-if", *edit, "--retrain", "--verify"), "give one of them")
+    refused(ask(indexed, "what-if", *edit, "--retrain"), "does not record how it was trained")
+    refused(ask(indexed, "what-if", *edit, "--retrain", "--seeds", 0), "num_seeds 0")
 
 
 def test_edits_from_a_file_are_those_of_the_options(
