@@ -15,7 +15,8 @@ from tagtrace._progress import Progress
 from tagtrace.influence.curvature import operators
 from tagtrace.influence.curvature.operators import Hessian, Identity, Kronecker, Operator
 from tagtrace.influence.curvature.solvers import Cholesky, ConjugateGradient, Direct, SolveError, Solver
-from tagtrace.tagger import Head, HeadOptions
+from tagtrace.tagger import Head, HeadOptions, Rows
+from tagtrace.tagger.convex import hessian_product as product_module
 from tagtrace.tagger.convex.block_cg import block_cg
 from tagtrace.tagger.convex.coarse_inverse import CoarseInverse
 from tagtrace.tagger.convex.hessian_product import HessianProduct
@@ -274,3 +275,32 @@ def test_the_residuals_of_many_right_hand_sides_are_estimated_and_near_the_true_
     truth = (system(solution.value) - right).norm(dim=1) / right.norm(dim=1)
     assert float(truth.max()) > 1e-9  # there is something to estimate
     torch.testing.assert_close(solution.residual, truth, rtol=0.5, atol=1e-12)
+
+
+def test_gradients_of_very_certain_labels_are_solved_for_too() -> None:
+    """They are far below what float32, in which a preconditioner computes, can hold."""
+    system = operator("hessian", HeadOptions(), 0.0)
+    right = torch.randn(3, system.size, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    small = right * torch.tensor([[1.0], [1e-60], [1e-200]], dtype=torch.float64)
+    solution = ConjugateGradient(system, system.preconditioner, tolerance=1e-8).solve(torch.cat([small, 0 * right[:1]]))
+    expected = torch.linalg.solve(system.dense(), right.T).T
+    sizes = torch.tensor([[1.0], [1e60], [1e200]], dtype=torch.float64)
+    torch.testing.assert_close(solution.value[:3] * sizes, expected, rtol=1e-6, atol=1e-9)
+    assert not solution.value[3].any()
+
+
+def test_exact_products_leave_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With large features even variances of 1e-13 count, whatever the number of vectors and of tokens."""
+    head = Head(4, LABELS, HeadOptions(constrained=True))
+    rows = random_rows()
+    rows = Rows(rows.features + 300.0, rows.labels, rows.lengths)
+    theta = torch.zeros(head.num_parameters, dtype=torch.float64)
+    head.double().unflatten(theta)["weight"][0, -1] = 30.0  # the first label is certain: p of another is 1e-13
+    objective = Objective(head, rows, l2=1e-8)
+    vectors = torch.randn(40, head.num_parameters, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = HessianProduct(objective, theta)(vectors)
+    monkeypatch.setattr(product_module, "SMALL", 0)  # as for large data
+    found = HessianProduct(objective, theta)(vectors)
+    error = (found - expected).norm(dim=1) / expected.norm(dim=1)
+    assert float(error.max()) < 1e-5
+    assert float((found - objective.l2 * vectors).norm()) > 0.1 * float(found.norm())  # what is left out would matter

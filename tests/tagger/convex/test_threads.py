@@ -78,3 +78,16 @@ def test_threads_change_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         torch.set_num_threads(1)
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-12)
+
+
+def test_threads_may_evaluate_one_objective_at_different_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objective_module, "CHUNK", 12)
+    head = Head(4, LABELS)
+    objective = Objective(head, random_rows(), l2=0.7)
+    places = [random_theta(head) * number for number in range(1, 9)]
+    expected = [objective.evaluate(theta) for theta in places]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            for found, one in zip(pool.map(objective.evaluate, places), expected, strict=True):
+                assert found.value == pytest.approx(one.value, rel=1e-12)
+                torch.testing.assert_close(found.gradient, one.gradient)

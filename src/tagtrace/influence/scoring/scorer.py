@@ -85,9 +85,13 @@ class Scorer:
             which, values = self._strong_products(direction, which, top)
             return which, values / self.index.num_sentences
         if score == "cosine":
-            gradient = query.gradient(self.head)
-            return which, _quotient(self._products(gradient), self._norms * float(gradient.norm()))[which]
+            return which, self._cosines(query.gradient(self.head))[which]
         return which, self._neighbours(query, score)[which]
+
+    def _cosines(self, gradient: Tensor) -> Tensor:
+        """g_q . g_k over both norms, for every candidate, (K,)."""
+        unit = gradient / gradient.abs().max().clamp(min=1e-300)  # the norm of very small numbers would be 0
+        return _quotient(self._products(unit), self._norms * float(unit.norm()))
 
     @cached_property
     def every(self) -> Tensor:

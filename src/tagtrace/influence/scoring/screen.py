@@ -174,6 +174,14 @@ def floor_of(values: Tensor, top: int) -> float:
     return min(float(side.topk(min(top, len(side))).values[-1]) for side in (values, -values))
 
 
+def _other_pairs(group: SameLength, table: Tensor) -> Tensor:
+    """sum over pairs of labels (i, j) but the given ones of left_i T_ij right_j, (S, L - 1), without cancellation."""
+    first, second = group.labels[:, :-1].unsqueeze(2), group.labels[:, 1:].unsqueeze(2)  # (S, L - 1, 1)
+    others = ((group.left.scatter(2, first, 0.0) @ table) * group.right).sum(2)
+    beside = group.left.gather(2, first) * table[group.labels[:, :-1]] * group.right.scatter(2, second, 0.0)
+    return others + beside.sum(2)
+
+
 class _Direction:
     """A direction V (P,) as tables for the products with segments."""
 
@@ -209,7 +217,7 @@ class _Direction:
 
         All that are asked for, if these are most of them.
         """
-        is_reached = (group.reach @ self.sizes) * SLACK >= floor
+        is_reached = ~((group.reach @ self.sizes) * SLACK < floor)  # so that a bound that is not a number is kept
         if int(is_reached.sum()) > MOST * len(is_reached):
             is_reached = torch.ones_like(is_reached)
         if is_asked is not None:
@@ -226,8 +234,7 @@ class _Direction:
         total += (group.errors[:, -1] * out_of[group.after]).sum(1)
         if group.left.shape[1]:
             given = edges[group.labels[:, :-1], group.labels[:, 1:]]  # (S, L - 1)
-            expected = ((group.left @ (group.matrix * edges)) * group.right).sum(2)
-            total += (expected - given * ((group.left @ group.matrix) * group.right).sum(2)).sum(1)
+            total += (_other_pairs(group, group.matrix * edges) - given * _other_pairs(group, group.matrix)).sum(1)
         return total
 
     def _compiled(self, moved: Tensor, group: SameLength) -> Tensor:

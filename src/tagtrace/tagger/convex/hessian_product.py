@@ -4,7 +4,7 @@ H v = (1/N) sum_t dp_t f_t^T for W, and likewise for transitions, plus lambda v,
 marginals when the logits move along B v (``chains``). A label that is certain, or certainly not that of its token,
 neither moves nor makes others move: Cov(y_s = c, y_t = k)^2 <= Var(y_s = c) Var(y_t = k), with Var = p (1 - p). Labels
 of a smaller variance than ``negligible`` are left out: most, in a tagger that is sure of most tokens. The solvers that
-use rough products (``block_cg``) compare their result with exact ones, which leave out far less, and multiply small
+use rough products (``block_cg``) compare their result with exact ones, which leave out nothing, and multiply small
 variances in float32 and the others in float64.
 """
 
@@ -24,12 +24,12 @@ from tagtrace.tagger.head import Head
 
 BYTES, DEVICE_BYTES = 2**22, 2**30
 """Maximum size of the values (tokens x labels x vectors) in memory at once, for a thread or on a GPU."""
-ROUGH, EXACT = 1e-7, 1e-11
-"""``negligible`` for products that are compared with exact ones, and for exact ones."""
+ROUGH = 1e-7
+"""``negligible`` for products that are compared with exact ones, which leave out nothing."""
 MOST = 0.7
 """Share of labels that move, above which they are multiplied together."""
 HEAVY, SMALL = 1e-3, 8_000
-"""Larger variances are multiplied in float64 in exact products; up to so many tokens, all of them, none left out."""
+"""Larger variances are multiplied in float64 in exact products; up to so many tokens, all of them."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _Block:
     def __init__(self, features: Tensor, chain: Chain, dtype: torch.dtype, negligible: float, heavy: float) -> None:
         self.features, self.dtype, self.negligible, self.heavy = features, dtype, negligible, heavy
         variance = label_variance(chain.nodes)  # (n, C)
-        if negligible > EXACT:
+        if negligible > 0:
             self.chain, self.places, self.rows = chain.restricted(variance.amax(1) > negligible, dtype)
             self.variance = variance[self.rows].float()
         else:
@@ -117,7 +117,7 @@ class HessianProduct:
         objective: Objective,
         where: Evaluation | Tensor,
         dtype: torch.dtype = torch.float64,
-        negligible: float = EXACT,
+        negligible: float = 0.0,
     ) -> None:
         where = where if isinstance(where, Evaluation) else objective.evaluate(where)
         if not where.is_scaled:
@@ -129,7 +129,7 @@ class HessianProduct:
         parts = zip(objective.chunks, where.chains, strict=True)
         is_small = sum(len(chunk.labels) for chunk in objective.chunks) <= SMALL
         is_mixed = dtype == torch.float64 and not is_small
-        limits = (0.0 if is_small and negligible <= EXACT else negligible, HEAVY if is_mixed else 0.0)
+        limits = (negligible, HEAVY if is_mixed else 0.0)
         found = [_Block(chunk.features, chain, dtype, *limits) for chunk, chain in parts]
         self.blocks = [block for block in found if block.chain.num_tokens]
 

@@ -77,26 +77,26 @@ class Objective:
     @torch.no_grad()
     def evaluate(self, theta: Tensor) -> Evaluation:
         """J(theta) and its gradient."""
-        self.head.set_flat(theta)
-        parts = share(self._sums, len(self.chunks), is_cuda=theta.is_cuda)
+        head = self.head.at(theta)  # its own: other threads may evaluate elsewhere
+        parts = share(lambda some: self._sums(head, some), len(self.chunks), is_cuda=theta.is_cuda)
         total, gradient = sum(part.loss for part in parts), torch.stack([part.gradient for part in parts]).sum(0)
         for name, count in self.counts.items():
-            self.head.unflatten(gradient)[name].sub_(count)
-            total -= float((self.head.get_parameter(name) * count).sum())
+            head.unflatten(gradient)[name].sub_(count)
+            total -= float((head.get_parameter(name) * count).sum())
         value = total / self.num_sentences + 0.5 * self.l2 * float(theta.square().sum())
         chains = [chain for part in parts for chain in part.chains]
         return Evaluation(theta, value, gradient / self.num_sentences + self.l2 * theta, chains)
 
-    def _sums(self, some: range) -> _Sums:
+    def _sums(self, head: Head, some: range) -> _Sums:
         """Sums over some chunks, without the scores of given transitions, first and last labels."""
-        gradient = {name: torch.zeros_like(part) for name, part in self.head.unflatten(self.head.flat()).items()}
+        gradient = {name: torch.zeros_like(part) for name, part in head.unflatten(head.flat()).items()}
         loss, chains = 0.0, list[Chain]()
-        is_finite = bool(self.head.weight.isfinite().all())
+        is_finite = bool(head.weight.isfinite().all())
         for chunk in self.chunks[some.start : some.stop]:
-            emissions = logits(chunk.features, self.head.weight.detach())
+            emissions = logits(chunk.features, head.weight.detach())
             if is_finite and not bool(emissions.isfinite().all()):
                 raise TrainingError("the features contain NaN or infinite values; check the encoder")
-            chains.append(make_chain(self.head, emissions, chunk.lengths))
+            chains.append(make_chain(head, emissions, chunk.lengths))
             errors, labels = chains[-1].nodes.clone(), chunk.labels.unsqueeze(1)  # (n, C), (n, 1)
             loss += float(chains[-1].log_z.sum() - emissions.gather(1, labels).sum())
             errors.scatter_add_(1, labels, errors.new_full((1, 1), -1.0).expand(len(labels), 1))

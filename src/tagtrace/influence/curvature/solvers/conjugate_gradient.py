@@ -60,10 +60,14 @@ class ConjugateGradient(Solver):
 
     def try_solve(self, right: Tensor) -> Solution:
         right = right.double().to(self.system.device)
+        size = right.abs().amax(1, keepdim=True)  # (Q, 1): float32 has no room for gradients of very certain labels
+        size[size == 0] = 1.0
+        right = right / size
         estimate = self.probes.residual if len(right) >= MANY else None
         found = solve_refined(
             self.system, self.system.fast, self.precondition, right, self.tolerance, self.max_steps, estimate=estimate
         )
         give_back()
         has_converged = bool((found.residual <= 2 * self.tolerance).all())
-        return Solution(found.value, found.residual, found.num_steps, "converged" if has_converged else "not converged")
+        status = "converged" if has_converged else "not converged"
+        return Solution(found.value * size, found.residual, found.num_steps, status)

@@ -16,8 +16,6 @@ from tagtrace.influence.curvature.operators import Operator
 NUM_PROBES = 32
 """With 32 the estimate is nearly always within a third of the truth, and practically never below a fifth of it."""
 
-EPS = torch.finfo(torch.float64).eps
-
 
 @dataclass(frozen=True)
 class Probes:
@@ -38,8 +36,3 @@ class Probes:
         """|K x - b| / |b| for each row of x and b (Q, P), estimated, (Q,)."""
         seen = value @ self.products.T - right @ self.vectors.T  # (Q, R)
         return seen.square().mean(1).sqrt() / right.norm(dim=1).clamp(min=1e-300)
-
-    def rounding(self, value: Tensor, right: Tensor) -> Tensor:
-        """The residual that rounding to float64 alone leaves, about, (Q,): eps |K| |x| / |b|, |K| from the probes."""
-        size = self.products.norm(dim=1).square().mean().sqrt()
-        return EPS * size * value.norm(dim=1) / right.norm(dim=1).clamp(min=1e-300)
