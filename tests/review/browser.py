@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,15 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
         self.resize(width, height)
+
+    @contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """Wait longer inside the block."""
+        before, self.patience = self.patience, max(self.patience, seconds)
+        try:
+            yield
+        finally:
+            self.patience = before
 
     def resize(self, width: int, height: int, zoom: float = 1.0) -> None:
         """The window; a zoom of 2 leaves half as many CSS pixels each way, as the browser's own zoom does."""

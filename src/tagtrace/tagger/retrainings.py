@@ -20,7 +20,7 @@ from torch import Tensor
 from tagtrace._run_folder import RunFolder
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.recipe import Recipe
-from tagtrace.tagger.tagger import Tagger
+from tagtrace.tagger.tagger import Tagger, pick_device
 from tagtrace.tagger.training import train_tagger
 
 MARKER = "retrainings.json"
@@ -70,7 +70,7 @@ def retrain_all(
             found[place] = saved["measured"]
     started, num_before = time.monotonic(), len(found)
     todo = [place for place in range(len(variants)) if place not in found]
-    task = _Task(recipe, measure, str(device), _threads_each(min(num_processes, len(todo))))
+    task = _Task(recipe, measure, str(pick_device(device)), _threads_each(min(num_processes, len(todo))))
     for place, measured in _run(task, {place: variants[place] for place in todo}, num_processes):
         found[place] = measured
         if kept:
@@ -80,6 +80,19 @@ def retrain_all(
             each = (time.monotonic() - started) / (done - num_before)
             progress(RetrainingProgress(done, len(variants), each * (len(variants) - done)))
     return [found[place] for place in range(len(variants))]
+
+
+def expected_seconds(recipe: Recipe, sentences: Sequence[Sentence], device: str | torch.device = "cpu") -> float:
+    """How long one run takes, about, from the time of a few steps."""
+    options = recipe.options
+    some = sorted(sentences, key=len)[len(sentences) // 2 :][: 3 * options.batch_size]  # not the shortest
+    times: list[float] = []
+    train_tagger(
+        recipe.untrained(options.seed).to(pick_device(device)), some, (), replace(options, epochs=1),
+        progress=lambda _: times.append(time.monotonic()),
+    )  # fmt: skip
+    each = (times[-1] - times[0]) / max(len(times) - 1, 1)
+    return each * (recipe.stop_after or options.epochs) * -(-len(sentences) // options.batch_size)
 
 
 @dataclass(frozen=True)

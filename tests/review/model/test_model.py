@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ import torch
 from tagtrace.data import differences, read_corpus
 from tagtrace.data.schemes import spelled
 from tagtrace.findings.patterns.group_effect import pattern_edits
-from tagtrace.influence import Edit, Explainer, Query
+from tagtrace.influence import Edit, Explainer, Query, RetrainOptions
+from tagtrace.influence.edits.seed_effects import retrain_effects
 from tagtrace.review import ProjectFile, open_review
 from tagtrace.review.http import answer_shapes as shapes
+from tagtrace.review.model import model as model_module
 from tagtrace.review.model.explainers import Explainers
 from tagtrace.review.model.model import Model
 from tests.review.made import Client, make_project
@@ -194,6 +197,34 @@ def test_what_if_agrees_with_the_library(ada: Client, file: ProjectFile, error: 
     shapes.WhatIfAnswer.model_validate(verified["result"])
     assert verified["result"]["rung"] == "verify"
     assert verified["result"]["loss_after"] == pytest.approx(expected["verify"].after, rel=1e-4)
+
+
+def test_training_again_agrees_with_the_library(
+    ada: Client, file: ProjectFile, error: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_module, "NUM_SEEDS", 2)
+    edits, index = edits_of(ada, error), ada.review.the_model().index
+    expected = finished(ada, ada.post("jobs", {"kind": "expect"})["job"])["result"]["seconds"]
+    assert 0.0 < expected < 600.0
+    found = finished(ada, ada.post("jobs", where(error, edits=edits, kind="retrain"))["job"])
+    assert found["progress"] == [4, 4]
+    answer = found["result"]
+    shapes.WhatIfAnswer.model_validate(answer)
+    same = [
+        Edit(one["sentence_number"], one["start"], one["stop"], one["labels"] and tuple(index.labels.encode(["O"])))
+        for one in edits
+    ]
+    options = RetrainOptions(2, 1, tagger=ada.review.the_model().tagger)
+    assert file.dev is not None
+    (sentence,) = [one for one in read_corpus(file.dev).sentences if one.id == error["sentence"]]
+    effects = retrain_effects(index, replace(query_of(ada, file, error), sentence=sentence), same, options)
+    assert (answer["rung"], answer["num_seeds"], answer["num_flips"]) == ("retrain", 2, effects.num_flips)
+    assert (answer["loss_before"], answer["loss_after"]) == pytest.approx(
+        (effects.mean.before, effects.mean.after), rel=1e-4
+    )
+    twice = [{"sentence_number": 0, "start": 0, "stop": 1, "labels": None}] * 2
+    failed = finished(ada, ada.post("jobs", where(error, kind="retrain", edits=twice))["job"])
+    assert "overlap at token 0" in failed["error"]
 
 
 def test_what_if_a_whole_pattern_is_fixed(ada: Client, error: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from tagtrace.influence.options import check_at_least
 from tagtrace.influence.query import Query
 from tagtrace.tagger.recipe import EncoderMaker, Recipe
 from tagtrace.tagger.retrainings import RetrainingProgress, Variant, retrain_all
-from tagtrace.tagger.tagger import Tagger
+from tagtrace.tagger.tagger import Tagger, pick_device
 
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Of Student's t with 1, 2, ... degrees of freedom, 97.5 %."""
@@ -44,8 +44,8 @@ class RetrainOptions:
     """Trainings at the same time; None: one for each core, and on a GPU four."""
     work: Path | None = None
     """Folder that keeps finished trainings, so that an interrupted call resumes."""
-    tagger: str | Path | None = None
-    """Folder of the tagger, if it has been moved."""
+    tagger: Tagger | str | Path | None = None
+    """The tagger, or its folder if it has been moved."""
     encoder: EncoderMaker | None = None
     """Makes the untrained encoder; None: as the tagger's was."""
 
@@ -127,7 +127,8 @@ def retrain_effects(
     options = options or RetrainOptions()
     if query.sentence is None:
         raise OptionError("this query has no sentence to encode; make it with make_query")
-    recipe = Recipe.of(index.trained_tagger(options.tagger), options.encoder)
+    tagger = options.tagger if isinstance(options.tagger, Tagger) else index.trained_tagger(options.tagger)
+    recipe = Recipe.of(tagger, options.encoder)
     sentences = [index.sentence(number) for number in range(index.num_sentences)]
     sides = {"before": sentences, f"after-{_digest(edits)}": edited_sentences(index, sentences, edits)}
     first = recipe.options.seed
@@ -162,7 +163,7 @@ def _effect(before: Tensor, after: Tensor, num_tokens: int) -> Effect:
 
 
 def _num_processes(device: str | torch.device) -> int:
-    return 4 if torch.device(device).type == "cuda" else os.cpu_count() or 1
+    return 4 if pick_device(device).type == "cuda" else os.cpu_count() or 1
 
 
 def _digest(edits: Sequence[Edit]) -> str:

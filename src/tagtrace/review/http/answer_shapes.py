@@ -254,7 +254,13 @@ class WhatIfAnswer(Shape):
     loss_before: float
     loss_after: float
     rung: str
-    """How it was computed: ``refine``, ``step`` (one Newton step, for many sentences) or ``verify`` (retrained)."""
+    """How it was computed: ``refine``, ``step`` (one Newton step, for many sentences), ``verify`` (the head was
+    retrained) or ``retrain`` (the whole tagger was trained again: means over seeds, before and after)."""
+    num_seeds: int | None = None
+    num_flips: int | None = None
+    """In how many seeds the prediction changes."""
+    interval: tuple[float, float] | None = None
+    """Of the mean change of the loss over the seeds, 95 %."""
 
 
 class JobStarted(Shape):

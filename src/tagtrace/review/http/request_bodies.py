@@ -80,11 +80,12 @@ class SupposeBody(Body):
 
 
 class JobBody(Body):
-    """A job: ``verify`` retrains for a what-if and has its fields; ``prepare`` computes a curvature."""
+    """A job. ``verify`` and ``retrain`` are for a what-if and have its fields: they retrain the head, or the whole
+    tagger several times. ``prepare`` computes a curvature, ``expect`` how long ``retrain`` takes."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
 
-    kind: Literal["verify", "prepare"]
+    kind: Literal["verify", "retrain", "prepare", "expect"]
     curvature: Name = "auto"
     score: Name = "influence"
     training: Name = "token"

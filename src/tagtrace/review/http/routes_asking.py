@@ -51,11 +51,17 @@ def asking_routes(review: Review) -> APIRouter:
         "/jobs",
         responses=answers.documented(answers.JobStarted, 201),
         status_code=201,
-        summary="Start a job that retrains (verify) or computes a curvature (prepare)",
+        summary="Start a job that retrains the head (verify) or the whole tagger (retrain), says how long that takes "
+        "(expect), or computes a curvature (prepare)",
     )
     def start_job(body: JobBody) -> Answer:
         model = review.the_model()
-        if body.kind == "prepare":
+        if body.kind == "expect":
+
+            def work(progress: Progress) -> dict[str, Any]:  # noqa: ARG001
+                return {"seconds": model.retrain_seconds}
+
+        elif body.kind == "prepare":
 
             def work(progress: Progress) -> dict[str, Any]:
                 if body.what_if:
@@ -66,9 +72,12 @@ def asking_routes(review: Review) -> APIRouter:
             query, edits = _supposed(model, _suppose_body(body))
 
             def work(progress: Progress) -> dict[str, Any]:
+                if body.kind == "retrain":
+                    return model.retrain(query, edits, progress)
                 return model.what_if(query, edits, verify=True, progress=progress)
 
-        return Answer({"job": review.jobs.start(work)}, 201)
+        lane = "long" if body.kind in ("retrain", "expect") else "short"
+        return Answer({"job": review.jobs.start(work, lane)}, 201)
 
     @router.get(
         "/jobs/{number}",

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tagtrace._checks import TagtraceError
 from tagtrace._progress import Progress
@@ -20,6 +20,8 @@ MAX_WAITING = 20
 """Maximum number of jobs that are running or waiting."""
 MAX_KEPT = 200
 """Maximum number of jobs whose results are kept."""
+Lane = Literal["short", "long"]
+"""Trainings of minutes do not hold up what takes seconds."""
 
 
 @dataclass
@@ -41,15 +43,15 @@ class Job:
 
 
 class Jobs:
-    """Runs jobs one at a time, in the order in which they were started."""
+    """Runs jobs of a lane one at a time, in the order in which they were started."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="job")
+        self._pools = {lane: ThreadPoolExecutor(1, thread_name_prefix=f"{lane}-job") for lane in get_args(Lane)}
         self._jobs: dict[int, Job] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
-    def start(self, work: Callable[[Progress], dict[str, Any]]) -> int:
+    def start(self, work: Callable[[Progress], dict[str, Any]], lane: Lane = "short") -> int:
         """Run ``work`` in the background, with a progress callback, and return the number of the job."""
         with self._lock:
             if sum(job.state == "running" for job in self._jobs.values()) >= MAX_WAITING:
@@ -58,7 +60,7 @@ class Jobs:
             self._jobs[number] = job
             while len(self._jobs) > MAX_KEPT:
                 del self._jobs[next(iter(self._jobs))]
-        self._pool.submit(_run, job, work)
+        self._pools[lane].submit(_run, job, work)
         return number
 
     def get(self, number: int) -> Job:
@@ -72,7 +74,8 @@ class Jobs:
         return any(job.state == "running" for job in list(self._jobs.values()))
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _run(job: Job, work: Callable[[Progress], dict[str, Any]]) -> None:

@@ -18,9 +18,21 @@ from tagtrace._checks import OptionError, TagtraceError
 from tagtrace._progress import Progress
 from tagtrace.findings.patterns.group_effect import pattern_edits
 from tagtrace.index import Index
-from tagtrace.influence import Edit, Query, Score, SegmentKind, TrainingSegment, make_edit, make_query
+from tagtrace.influence import (
+    Edit,
+    Effect,
+    Query,
+    RetrainOptions,
+    Score,
+    SegmentKind,
+    TrainingSegment,
+    make_edit,
+    make_query,
+)
 from tagtrace.influence.curvature.choice import Curvature
 from tagtrace.influence.curvature.inverse_file import load_inverse
+from tagtrace.influence.edits.seed_effects import retrain_effects
+from tagtrace.influence.edits.what_if import check_edits
 from tagtrace.influence.scoring.scorer import SHORTLIST
 from tagtrace.review.decisions.decide import Decisions, NotFoundError
 from tagtrace.review.decisions.ledger import Ledger
@@ -28,6 +40,8 @@ from tagtrace.review.model.explainers import Explainers
 from tagtrace.review.model.listings import place_json
 from tagtrace.review.model.mispredictions import HeldOut
 from tagtrace.tagger import Tagger
+from tagtrace.tagger.recipe import Recipe
+from tagtrace.tagger.retrainings import expected_seconds
 
 Origin = Literal["dev", "train"]
 
@@ -41,6 +55,8 @@ SOON_WORK = 2e11
 MIN_SHOWN = 0.0005
 """Labels with a smaller probability are not shown, except for the ``NUM_SHOWN`` most probable ones."""
 NUM_SHOWN = 3
+NUM_SEEDS = 3
+"""Trainings with the edits, and without, of ``retrain``."""
 MAX_TOP = 200
 """Maximum number of supporters, and of opposers."""
 
@@ -200,15 +216,40 @@ class Model:
         """The query's label probabilities before and after edits, predicted or (``verify``) by exact retraining."""
         with self.explainers.of("auto", progress, edits=True) as explainer:
             answer = explainer.what_if(query, edits, "verify" if verify else "refine")
-        found = answer.best
+        return {**self._effect_json(query, answer.best), "edits": len(edits), "rung": answer.rung}
+
+    def retrain(self, query: Query, edits: Sequence[Edit], progress: Progress | None = None) -> dict[str, Any]:
+        """The same after the whole tagger was trained again, with the edits and without, means over seeds."""
+        with self.explainers.of("auto", edits=True) as explainer:
+            check_edits(edits, explainer.optimum, explainer.rows)
+        report = None if progress is None else lambda step: progress(step.done, step.total)
+        options = RetrainOptions(NUM_SEEDS, tagger=self.tagger)
+        found = retrain_effects(self.index, query, edits, options, device=self.explainers.device, progress=report)
+        return {
+            **self._effect_json(query, found.mean),
+            "edits": len(edits),
+            "rung": "retrain",
+            "num_seeds": NUM_SEEDS,
+            "num_flips": found.num_flips,
+            "interval": found.interval,
+        }
+
+    @cached_property
+    def retrain_seconds(self) -> float | None:
+        """How long ``retrain`` takes at most, about; None if the tagger cannot be trained again."""
+        try:
+            each = expected_seconds(Recipe.of(self.tagger), self.decisions.data.sentences, self.explainers.device)
+        except TagtraceError:
+            return None
+        return 2 * NUM_SEEDS * each
+
+    def _effect_json(self, query: Query, found: Effect) -> dict[str, Any]:
         shown = _shown(found.probabilities_before, found.probabilities_after)
         return {
-            "edits": len(edits),
             "before": {"p": self._probabilities(query, found.probabilities_before, shown)},
             "after": {"p": self._probabilities(query, found.probabilities_after, shown)},
             "loss_before": found.before,
             "loss_after": found.after,
-            "rung": answer.rung,
         }
 
     def prepare(

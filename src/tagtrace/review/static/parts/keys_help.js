@@ -29,7 +29,8 @@ const HELP = {
     m: "mark for a what-if",
     x: "what if the label is removed",
     t: "what if the label is changed",
-    v: "verify by retraining",
+    v: "verify by retraining the head",
+    w: "train the whole tagger again",
   },
   Review: { "u U": "undo, redo", h: "show or hide the history", e: "export", "?": "show these shortcuts" },
 };

@@ -1,4 +1,5 @@
-// What-ifs: label probabilities before and after a change of training labels, predicted, or verified by retraining.
+// What-ifs: label probabilities before and after a change of training labels: predicted, verified by retraining the
+// head, or after training the whole tagger again.
 
 import { post } from "../core/api.js";
 import { byId, el, fill, kbd } from "../core/dom.js";
@@ -11,7 +12,7 @@ import { patterns } from "../parts/patterns.js";
 import { bar } from "../parts/text.js";
 
 const UNLIKELY = 0.005;
-const RUNGS = { refine: "predicted", step: "one Newton step", verify: "retrained" };
+const RUNGS = { refine: "predicted", step: "one Newton step", verify: "head retrained", retrain: "trained again" };
 let places = () => [];
 let target = () => ({});
 let asked = null;
@@ -21,6 +22,8 @@ let isTypeChosen = false;
 let wanted = () => null;
 let tokens = () => [];
 let isPrepared = () => true;
+/** How long training again takes: seconds, null if it is not possible, undefined if that is not known yet. */
+let seconds;
 
 /** `view` provides what the what-if is about; `isPrepared()` is whether the server can answer at once. */
 export function start(view) {
@@ -115,6 +118,7 @@ async function ask(title, edits, pattern = null) {
     if (own !== round) return;
     answers[answer.rung === "verify" ? "verified" : "predicted"] = answer;
     asked.state = "";
+    expect();
     const loss = `loss ${shortNumber(answer.loss_before)} → ${shortNumber(answer.loss_after)}`;
     say(`What if ${title} (${counted(answer.edits, "edit")}): ${loss}, ${RUNGS[answer.rung] ?? answer.rung}.`);
   } catch (error) {
@@ -147,6 +151,46 @@ export async function verify() {
   }
   draw();
 }
+
+/** Ask once how long training again takes. */
+async function expect() {
+  if (seconds !== undefined) return;
+  try {
+    seconds = (await follow({ kind: "expect" }, () => {}, () => true)).seconds;
+  } catch {
+    return; // the button then shows no time
+  }
+  draw();
+}
+
+/** Train the whole tagger again with the edits of the last what-if and without, and show the progress. */
+export async function retrain() {
+  if (!asked || answers.again || asked.isWorking) {
+    say(!asked ? "Run a what-if first." : answers.again ? "This was already done." : "Please wait.");
+    return;
+  }
+  const own = round;
+  try {
+    const result = await work({ kind: "retrain", ...asked.body }, "Training the whole tagger again…", own);
+    if (own !== round) return;
+    answers.again = result;
+    asked.state = "";
+    say(`Trained again: ${summary(result)}`);
+  } catch (error) {
+    if (own !== round) return;
+    asked.state = `Training again failed: ${error.message}`;
+    say(asked.state);
+  }
+  draw();
+}
+
+function summary(answer) {
+  const flips = `the prediction changes in ${answer.num_flips} of ${counted(answer.num_seeds, "seed")}`;
+  const within = answer.interval ? ` (95 % interval ${answer.interval.map(signed).join(" to ")})` : "";
+  return `${flips}; mean change of the loss ${signed(answer.loss_after - answer.loss_before)}${within}.`;
+}
+
+const duration = (count) => (count < 90 ? `${Math.ceil(count)} s` : `${Math.ceil(count / 60)} min`);
 
 /** Run a job and show its progress until another what-if is asked. */
 async function work(body, name, own) {
@@ -183,22 +227,36 @@ function draw() {
   const hadFocus = place.contains(document.activeElement);
   const verifyButton =
     any && !answers.verified && !progress
-      ? el("button", { type: "button", onclick: verify }, "Verify by retraining ", kbd("v"))
+      ? el("button", { type: "button", onclick: verify }, "Verify by retraining the head ", kbd("v"))
+      : null;
+  const retrainButton =
+    any && !answers.again && !progress && seconds !== null
+      ? el(
+          "button",
+          { type: "button", onclick: retrain },
+          `Train the whole tagger again${seconds ? `, about ${duration(seconds)}` : ""} `,
+          kbd("w"),
+        )
       : null;
   fill(
     place,
     el("h4", {}, `If ${asked.title}`, any ? ` (${counted(any.edits, "edit")})` : ""),
-    any ? table() : null,
+    any ? table([answers.predicted, answers.verified].filter(Boolean), "Probabilities before and after") : null,
+    answers.again
+      ? [
+          el("h4", {}, `The whole tagger trained again, mean of ${counted(answers.again.num_seeds, "seed")}`),
+          table([answers.again], "Probabilities before and after training again"),
+          el("p", {}, `In these trainings, ${summary(answers.again)}`),
+        ]
+      : null,
     asked.state ? el("p", { class: "row" }, progress, asked.state) : null,
-    verifyButton,
+    el("p", { class: "row" }, verifyButton, retrainButton),
   );
-  if (hadFocus) verifyButton?.focus();
+  if (hadFocus) (verifyButton ?? retrainButton)?.focus();
 }
 
-function table() {
-  const columns = [answers.predicted, answers.verified]
-    .filter(Boolean)
-    .map((answer) => [RUNGS[answer.rung] ?? answer.rung, answer]);
+function table(found, caption) {
+  const columns = found.map((answer) => [RUNGS[answer.rung] ?? answer.rung, answer]);
   const first = columns[0][1];
   const find = (list, one) => list.find((other) => other.token === one.token && other.label === one.label)?.p;
   const words = tokens();
@@ -235,7 +293,7 @@ function table() {
   return el(
     "table",
     { class: "plain" },
-    el("caption", { class: "unseen" }, "Probabilities before and after"),
+    el("caption", { class: "unseen" }, caption),
     el(
       "thead",
       {},

@@ -297,6 +297,7 @@ export const keys = {
   x: () => whatIf.remove(),
   t: () => whatIf.relabel(),
   v: () => whatIf.verify(),
+  w: () => whatIf.retrain(),
   "Shift+ArrowLeft": () => moveBoundary("stop", -1),
   "Shift+ArrowRight": () => moveBoundary("stop", 1),
   "[": () => moveBoundary("start", -1),
