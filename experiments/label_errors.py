@@ -56,8 +56,8 @@ from tagtrace.findings import (
     token_scores,
     trusted_scores,
 )
+from tagtrace.findings.judges.further import train_further
 from tagtrace.findings.judges.probabilities import empty, fill
-from tagtrace.findings.judges.recipes import train_further
 from tagtrace.findings.ranking.truth import Truth
 from tagtrace.index import Index, IndexOptions, build_index, open_index
 from tagtrace.influence import Explainer

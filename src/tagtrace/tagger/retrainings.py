@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ def retrain_all(
     *,
     device: str | torch.device = "cpu",
     num_processes: int = 1,
-    work: tuple[Path, dict[str, object]] | None = None,
+    work: tuple[Path, Mapping[str, object]] | None = None,
     progress: Callable[[RetrainingProgress], None] | None = None,
 ) -> list[Tensor]:
     """Train a tagger for each variant and return what ``measure`` finds on it, in the order of the variants.

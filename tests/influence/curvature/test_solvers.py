@@ -279,7 +279,7 @@ def test_the_residuals_of_many_right_hand_sides_are_estimated_and_near_the_true_
 
 def test_gradients_of_very_certain_labels_are_solved_for_too() -> None:
     """They are far below what float32, in which a preconditioner computes, can hold."""
-    system = operator("hessian", HeadOptions(), 0.0)
+    system = Hessian(product_of(HeadOptions()))
     right = torch.randn(3, system.size, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
     small = right * torch.tensor([[1.0], [1e-60], [1e-200]], dtype=torch.float64)
     solution = ConjugateGradient(system, system.preconditioner, tolerance=1e-8).solve(torch.cat([small, 0 * right[:1]]))
