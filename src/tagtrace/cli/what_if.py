@@ -26,6 +26,7 @@ from tagtrace.cli.show import counting, show
 from tagtrace.data import read_corpus
 from tagtrace.index import Index, open_index
 from tagtrace.influence import Edit, Explainer, Query, RetrainOptions, make_edit, make_queries, read_edits
+from tagtrace.influence.edits.seed_effects import usual_processes
 from tagtrace.influence.explain import EditRung
 
 query_options: Option = together(
@@ -72,14 +73,17 @@ def what_if(folder: Path, **values: Any) -> None:
     ID:START:STOP are tokens of a training sentence, as explain shows them: train-3:7:2:4 means tokens 2 and 3 of the
     sentence train-3:7.
     """
+    if values["verify"] and values["retrain"]:
+        raise OptionError("--verify and --retrain: give one of them")
+    if not values["retrain"] and (values["jobs"] is not None or values["work"] is not None):
+        raise OptionError("--jobs and --work are for --retrain; add it")
+    rung: EditRung = "verify" if values["verify"] else "retrain" if values["retrain"] else "refine"
+    jobs = usual_processes(values["device"]) if values["jobs"] is None else values["jobs"]
+    options = RetrainOptions(values["seeds"], jobs, values["work"], values["tagger_folder"])
     explainer, query = prepare_question(folder, values, values["target"])
     edits = _edits(explainer.index, values)
     if not edits:
         raise OptionError("there are no edits; give --remove, --relabel or --from")
-    if values["verify"] and values["retrain"]:
-        raise OptionError("--verify and --retrain: give one of them")
-    rung: EditRung = "verify" if values["verify"] else "retrain" if values["retrain"] else "refine"
-    options = RetrainOptions(values["seeds"], values["jobs"], values["work"], values["tagger_folder"])
     with counting("training again") as progress:
         found = explainer.what_if(
             query, edits, rung, retrain=options, progress=lambda step: progress(step.done, step.total)

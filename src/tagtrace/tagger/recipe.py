@@ -12,6 +12,7 @@ import torch
 
 from tagtrace._checks import EncoderError, OptionError, TaggerError
 from tagtrace.data.labels import LabelSet
+from tagtrace.tagger.convex.refit import RefitOptions
 from tagtrace.tagger.encoders import Encoder, Lexical, LexicalOptions, Transformer
 from tagtrace.tagger.head import HeadOptions
 from tagtrace.tagger.tagger import Tagger, Unit, new_tagger
@@ -30,19 +31,38 @@ class Recipe:
     labels: LabelSet
     head: HeadOptions
     unit: Unit
+    settings: tuple[str, dict[str, object]]
+    """The kind of encoder, and its settings."""
     stop_after: int | None = None
     """The epoch that was kept, if dev data chose it; None: the last."""
+    refit: RefitOptions | None = None
+    """How the head was refitted after training, if it was."""
 
     @classmethod
     def of(cls, tagger: Tagger, encoder: EncoderMaker | None = None) -> Self:
         """The recipe of a trained tagger; ``encoder`` replaces the recorded one."""
         options, make = recorded_recipe(tagger), encoder or encoder_maker(tagger)
-        best = tagger.record["training"]["history"].get("best_epoch") if options.keep == "best" else None
-        return cls(options, make, tagger.labels, tagger.head.options, cast(Unit, tagger.unit), best)
+        made = tagger.encoder if encoder is None else encoder(options.seed)
+        record, settings = tagger.record, (made.kind, made.settings())
+        best = record["training"]["history"].get("best_epoch") if options.keep == "best" else None
+        refit = RefitOptions(**record["refit"]["options"]) if "refit" in record else None
+        return cls(options, make, tagger.labels, tagger.head.options, cast(Unit, tagger.unit), settings, best, refit)
 
     def untrained(self, seed: int) -> Tagger:
         """A tagger with new weights."""
         return new_tagger(self.encoder(seed), self.labels, self.head, self.unit, seed)
+
+    def to_json(self) -> dict[str, object]:
+        """Everything that a training by this recipe depends on, apart from its data and its seed."""
+        return {
+            "recipe": {k: v for k, v in self.options.to_json().items() if k not in ("checkpoint_seconds", "seed")},
+            "labels": self.labels.to_json(),
+            "head": self.head.to_json(),
+            "unit": self.unit,
+            "encoder": list(self.settings),
+            "stop_after": self.stop_after,
+            "refit": None if self.refit is None else self.refit.to_json(),
+        }
 
 
 def recorded_recipe(tagger: Tagger) -> TrainOptions:

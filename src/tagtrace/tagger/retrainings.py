@@ -6,19 +6,25 @@ Runs on one GPU go on side by side too, best under NVIDIA's MPS. Each process ha
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from tagtrace._checks import OptionError, TrainingError
 from tagtrace._run_folder import RunFolder
+from tagtrace.data.labels import HIDDEN
 from tagtrace.data.sentence import Sentence
+from tagtrace.tagger.convex.refit import refit_tagger
 from tagtrace.tagger.recipe import Recipe
 from tagtrace.tagger.tagger import Tagger, pick_device
 from tagtrace.tagger.training import train_tagger
@@ -62,6 +68,8 @@ def retrain_all(
     ``work`` is a folder that keeps finished runs, so that an interrupted call resumes, and what they depend on apart
     from their names: another call's runs are refused.
     """
+    if recipe.refit is not None and any(HIDDEN in one.labels for variant in variants for one in variant.sentences):
+        raise OptionError("the tagger's head was refitted after training, which needs all labels; relabel instead")
     kept = None if work is None else RunFolder(work[0], MARKER, work[1], "runs").open()
     found: dict[int, Tensor] = {}
     for place, variant in enumerate(variants):
@@ -84,15 +92,13 @@ def retrain_all(
 
 def expected_seconds(recipe: Recipe, sentences: Sequence[Sentence], device: str | torch.device = "cpu") -> float:
     """How long one run takes, about, from the time of a few steps."""
-    options = recipe.options
-    some = sorted(sentences, key=len)[len(sentences) // 2 :][: 3 * options.batch_size]  # not the shortest
+    tagger, options = recipe.untrained(recipe.options.seed).to(pick_device(device)), recipe.options
+    joined = tagger.joined(sentences)
+    some = joined[:: max(len(joined) // (3 * options.batch_size), 1)]
     times: list[float] = []
-    train_tagger(
-        recipe.untrained(options.seed).to(pick_device(device)), some, (), replace(options, epochs=1),
-        progress=lambda _: times.append(time.monotonic()),
-    )  # fmt: skip
+    train_tagger(tagger, some, (), replace(options, epochs=2), progress=lambda _: times.append(time.monotonic()))
     each = (times[-1] - times[0]) / max(len(times) - 1, 1)
-    return each * (recipe.stop_after or options.epochs) * -(-len(sentences) // options.batch_size)
+    return each * (recipe.stop_after or options.epochs) * -(-len(joined) // options.batch_size)
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,8 @@ class _Task:
         tagger = self.recipe.untrained(variant.seed).to(torch.device(self.device))
         options = replace(self.recipe.options, seed=variant.seed)
         train_tagger(tagger, variant.sentences, (), options, stop_after=self.recipe.stop_after)
+        if self.recipe.refit is not None:
+            refit_tagger(tagger, variant.sentences, self.recipe.refit)
         return self.measure(tagger).cpu()
 
 
@@ -128,23 +136,45 @@ def _run(task: _Task, variants: dict[int, Variant], num_processes: int) -> Itera
         while True:
             for place, variant in waiting:  # few at a time: their sentences are copied
                 pending[pool.submit(task, variant)] = place
-                if len(pending) >= 2 * num_processes:
+                if len(pending) >= num_processes:
                     break
             if not pending:
                 return
             for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                yield pending.pop(future), future.result()
+                yield pending.pop(future), _result(future)
+
+
+def _result(future: Future[Tensor]) -> Tensor:
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        raise TrainingError(
+            "a process that trained a tagger ended; there may be too little memory for so many at a time, or a script "
+            'that needs if __name__ == "__main__": train with one process'
+        ) from error
+
+
+def _start_process() -> None:
+    """An interrupt is for the parent, which ends its processes; if the parent is killed, they end too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 @contextmanager
 def _pool(num_processes: int, num_threads: int | None) -> Iterator[ProcessPoolExecutor]:
-    """Fresh processes, which start with few threads; those that still run are not waited for after an error."""
+    """Fresh processes, which start with few threads; after an error they are ended."""
     before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     os.environ.update(dict.fromkeys(before, str(num_threads or 1)))
-    pool = ProcessPoolExecutor(num_processes, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(num_processes, mp_context=get_context("spawn"), initializer=_start_process)
     try:
         yield pool
         pool.shutdown()
+    except BaseException:
+        for process in list((pool._processes or {}).values()):  # pyright: ignore[reportPrivateUsage]
+            process.terminate()
+        raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         for name, value in before.items():

@@ -124,6 +124,8 @@ def train_tagger(
     fork = torch.random.fork_rng()  # the caller's random state is not changed
     with fork, _narrowed(tagger, [*examples, *held_out], options):
         owner = _fingerprint(tagger, sentences, dev, options)
+        if stop_after is not None:
+            owner["stop_after"] = stop_after
         kept = None if checkpoint is None else Checkpoint(checkpoint, owner)
         run = _Run(tagger, examples, held_out, options, kept)
         run.resume()

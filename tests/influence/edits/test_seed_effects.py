@@ -15,7 +15,7 @@ from tagtrace.index import Index, build_index
 from tagtrace.influence import Edit, Explainer, Query, RetrainOptions, SeedEffects, make_query
 from tagtrace.influence.edits.effect import Effect
 from tagtrace.influence.edits.seed_effects import edited_sentences, retrain_effects
-from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, new_tagger, train_tagger
+from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, new_tagger, retrainings, train_tagger
 from tagtrace.tagger.recipe import Recipe
 
 INVENTED = generate(num_documents=20)
@@ -58,7 +58,9 @@ def test_what_is_trained_on(index: Index) -> None:
     assert removed[number].labels[:t] == TRAIN[number].labels[:t]
 
 
-def test_effects_are_those_of_taggers_trained_by_hand(index: Index, tmp_path: Path) -> None:
+def test_effects_are_those_of_taggers_trained_by_hand(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     edit, asked = entity(index), query(index)
     options = RetrainOptions(2, 1, tmp_path / "work")
     found = retrain_effects(index, asked, [edit], options)
@@ -72,7 +74,12 @@ def test_effects_are_those_of_taggers_trained_by_hand(index: Index, tmp_path: Pa
             loss = float(own.loss(tagger.head.double()).detach())
             assert getattr(found.effects[place], side) == pytest.approx(loss, rel=1e-5)
     explainer = Explainer(index)
-    again = explainer.what_if(asked, edit, "retrain", retrain=options)  # nothing is trained: the work is kept
+
+    def train(*_: object, **__: object) -> None:
+        raise AssertionError("the work is kept")
+
+    monkeypatch.setattr(retrainings, "train_tagger", train)
+    again = explainer.what_if(asked, edit, "retrain", retrain=options)
     assert again.rung == "retrain"
     assert again.retrained is not None
     assert [one.change for one in again.retrained.effects] == [one.change for one in found.effects]
@@ -83,6 +90,10 @@ def test_effects_are_those_of_taggers_trained_by_hand(index: Index, tmp_path: Pa
     assert again.to_json()["retrained"]["num_seeds"] == 2
     with pytest.raises(OptionError, match="another run"):
         retrain_effects(index, asked.with_labels(torch.tensor([0])), [edit], options)
+    other = new_tagger(Lexical(LexicalOptions(buckets=64, width=6, hidden=7)), LABELS)  # the same but for its encoder
+    other.record = index.trained_tagger().record
+    with pytest.raises(OptionError, match="another run"):
+        retrain_effects(index, asked, [edit], RetrainOptions(2, 1, tmp_path / "work", other))
 
 
 def test_intervals_are_those_of_student() -> None:

@@ -97,7 +97,7 @@ def test_blocks_and_groups_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     tagger = trained()
     examples = [tagger.prepare(sentence) for sentence in SENTENCES]
     expected = sentence_kernel(tagger, examples, RECIPE)
-    monkeypatch.setattr(gradient_kernel, "BYTES", {"cpu": 4000})
+    monkeypatch.setattr(gradient_kernel, "CPU_BYTES", 4000)
     found = sentence_kernel(tagger, examples, RECIPE)
     torch.testing.assert_close(found.matrix, expected.matrix, rtol=1e-4, atol=1e-4)
     assert found.scales.keys() == expected.scales.keys() == {HEAD, "near.linear", "far.linear"}
@@ -118,3 +118,32 @@ def test_a_query_needs_its_sentence_and_a_seed() -> None:
         whole.sentence_scores(replace(query(), sentence=None))
     with pytest.raises(OptionError, match="num_seeds 0"):
         WholeInfluence.build(trained(), SENTENCES, num_seeds=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("certain", [4.0, 12.0, 20.0])
+def test_scores_of_confident_queries_are_right_too(certain: float, dtype: torch.dtype) -> None:
+    """However certain the labels are, a step stays where the losses are nearly straight."""
+    tagger = trained()
+    with torch.no_grad():
+        tagger.head.weight[LABELS.index("O"), -1] += certain
+    sentence = next(one for one in CORPUS.dev if one.labels[0] == "O")
+    member = early(tagger)
+    every = torch.stack([gradient(member.tagger, one, (0, one.length)) for one in member.examples])
+    mine = gradient(member.tagger, member.tagger.prepare(sentence), (0, 1))
+    expected = every @ (scale(member.tagger, every) * mine)
+    member = EarlyTagger(member.tagger.to(dtype), member.examples, member.kernel)
+    found = member.products(member.gradient(query(sentence, 0, 1)))
+    error = float((found - expected).norm() / expected.norm())
+    assert error < (2e-3 if dtype == torch.float64 else 3e-2)
+
+
+def test_a_query_without_a_gradient_has_no_influence() -> None:
+    member = early(trained())
+    with torch.no_grad():
+        member.tagger.head.weight.zero_()
+        member.tagger.head.weight[LABELS.index("O"), -1] = 800.0
+    sentence = CORPUS.dev[0]
+    asked = query(sentence.with_labels(["O"] * len(sentence)), 0, 1)
+    assert not member.sentence_scores(asked).any()
+    assert not member.segment_scores(asked, torch.tensor([[0, 0, 1], [1, 0, 1]])).any()

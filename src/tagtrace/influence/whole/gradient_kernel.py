@@ -2,7 +2,8 @@
 
     K_ij = g_i^T S g_j,   S = diag(rate / sqrt(v)),   v = mean(g)^2 + var(g) / batch size
 
-S is the step that Adam takes in each weight: v is the mean square of the gradient of a batch. The influence of sentence
+S is about the step that Adam takes in each weight: v is the mean square of the gradient of a batch, from all sentences
+at one theta, without dropout and momentum. The influence of sentence
 i on a query q is g_q^T S^(1/2) (F + lambda I)^-1 S^(1/2) g_i with the weighted empirical Fisher matrix of the sentences
 
     F = sum_i w_i S^(1/2) g_i g_i^T S^(1/2),   w_i = 1 / |S^(1/2) g_i| (up to a factor).
@@ -32,8 +33,9 @@ DAMPING = 1.0
 """lambda, as a share of the mean of w_i K_ii."""
 TINY = 1e-8
 """Adam's epsilon."""
-BYTES = {"cpu": 2**30, "cuda": 2**35}
-"""Memory for the factors of some layers, and for the gradients of some sentences in one layer."""
+CPU_BYTES, DEVICE_SHARE = 2**30, 0.15
+"""Memory for the factors of some layers, and again for the gradients of some sentences in one layer: bytes, and on a
+GPU a share of what is free."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _groups(tagger: Tagger, examples: Sequence[Example], names: Sequence[str]) -
         layer = layers.get(name)
         width = tagger.head.dim + tagger.head.num_labels if layer is None else layer.in_features + layer.out_features
         size = 4 * num_rows * width
-        if used + size > BYTES[tagger.device.type]:
+        if used + size > _num_bytes(tagger.device):
             groups.append([])
             used = 0.0
         groups[-1].append(name)
@@ -112,10 +114,14 @@ def _groups(tagger: Tagger, examples: Sequence[Example], names: Sequence[str]) -
     return groups
 
 
+def _num_bytes(device: torch.device) -> int:
+    return int(DEVICE_SHARE * torch.cuda.mem_get_info(device)[1]) if device.type == "cuda" else CPU_BYTES
+
+
 def _blocks(factored: Factored) -> list[slice]:
     """Sentences whose gradients fit into memory together."""
     count = len(factored.counts)
-    size = max(BYTES[factored.inputs.device.type] // (4 * factored.size), 1)
+    size = max(_num_bytes(factored.inputs.device) // (4 * factored.size), 1)
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
@@ -127,7 +133,8 @@ def _adam_scale(factored: Factored, batch_size: int) -> Tensor:
         total, squares = total.to(gradients) + gradients.sum(0), squares.to(gradients) + gradients.square().sum(0)
     mean = total / count
     variance = (squares / count - mean.square()).clamp(min=0.0)
-    return 1.0 / ((mean.square() + variance / batch_size).sqrt() + TINY)
+    size = (mean.square() + variance / batch_size).sqrt()
+    return torch.where(size > 0, 1.0 / (size + TINY), 0.0)  # what no sentence teaches does not move
 
 
 def _add_products(matrix: Tensor, factored: Factored, scale: Tensor) -> None:

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from tagtrace._checks import OptionError
 from tagtrace.tagger import crf
 from tagtrace.tagger.rows import pad_rows, unpad_rows
 from tagtrace.tagger.tagger import Example, Tagger, length_batches, lengths_of, padded_labels
@@ -75,13 +77,14 @@ def sentence_factors(tagger: Tagger, examples: Sequence[Example], names: Sequenc
             features, errors = _backward(tagger, batch, torch.ones(len(batch)))
         owners = torch.cat(tagger.encoder.layer_rows([example.prepared for example in batch]))
         for name, calls in seen.items():
-            if all(len(call) == 2 for call in calls):
-                parts[name].append(_grouped(owners, *(torch.cat(each) for each in zip(*calls, strict=True))))
+            if calls and all(len(call) == 2 for call in calls):
+                parts[name].append(_grouped(name, owners, *(torch.cat(each) for each in zip(*calls, strict=True))))
         if HEAD in parts:
             lengths = lengths_of(batch)
             parts[HEAD].append((features, unpad_rows(errors.nodes, lengths), lengths))
             others.append(_other_gradients(tagger, errors))
         places += indices
+    tagger.zero_grad(set_to_none=True)
     return {
         name: _in_order(some, others if name == HEAD else [], places, name == HEAD or watched[name].bias is not None)
         for name, some in parts.items()
@@ -126,6 +129,40 @@ def weighted_gradient(tagger: Tagger, examples: Sequence[Example], weights: Tens
     found = {name: _joined(layer) for name, layer in layers.items() if layer.weight.grad is not None}
     tagger.zero_grad(set_to_none=True)
     return {**found, HEAD: torch.cat([weight.flatten(), others])}
+
+
+@dataclass(frozen=True)
+class QueryGradient:
+    """The gradient of a conditional loss: by layer, and sum |dCL/d emissions|, which says how large it can be."""
+
+    parts: dict[str, Tensor]
+    size: float
+
+
+def conditional_gradient(tagger: Tagger, example: Example, start: int, stop: int) -> QueryGradient:
+    """The gradient of -log p(labels of tokens start:stop | the other labels, x).
+
+    It is the difference of two partial losses, of all labels and of the others; their derivatives are subtracted, in
+    float64, before they go through the encoder, so that nothing is lost where the labels are nearly certain.
+    """
+    tagger.zero_grad(set_to_none=True)
+    with torch.enable_grad():
+        features = tagger.encode([example])
+    head, lengths = deepcopy(tagger.head).double(), torch.tensor([example.length] * 2)
+    scores = head(features.detach().double().repeat(2, 1), lengths)
+    known = torch.ones(2, example.length, dtype=torch.bool)
+    known[1, start:stop] = False
+    both = crf.partial_errors(scores, torch.tensor([example.labels] * 2), known)
+    parts = (both.nodes, both.edges, both.first, both.last)
+    errors = crf.Errors(both.losses, *(part[:1] - part[1:] for part in parts))
+    nodes = errors.nodes[0]  # (T, C)
+    features.backward((nodes @ head.weight[:, :-1].detach()).to(features))
+    weight = torch.cat([nodes.T @ features.detach().double(), nodes.sum(0).unsqueeze(1)], 1)
+    own = torch.cat([weight.flatten(), _other_gradients(tagger, errors)[0]]).to(tagger.head.weight.dtype)
+    layers = linear_layers(tagger).items()
+    found = {name: _joined(layer) for name, layer in layers if layer.weight.grad is not None}
+    tagger.zero_grad(set_to_none=True)
+    return QueryGradient({**found, HEAD: own}, float(nodes.abs().sum()))
 
 
 def _joined(layer: nn.Linear) -> Tensor:
@@ -211,8 +248,13 @@ def _watching(layers: dict[str, nn.Linear]) -> Iterator[dict[str, list[list[Tens
             handle.remove()
 
 
-def _grouped(owners: Tensor, inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _grouped(name: str, owners: Tensor, inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Rows with those of a sentence together, and their numbers (B,)."""
+    if not len(inputs) == len(outputs) == len(owners):
+        raise OptionError(
+            f"the encoder's layer {name} is used several times or not once for each token; influence through such an "
+            "encoder is not supported"
+        )
     order = owners.argsort(stable=True)
     counts = owners.bincount()
     if bool((order.diff() > 0).all()):

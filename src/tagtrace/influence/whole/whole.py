@@ -26,7 +26,13 @@ from tagtrace._progress import Progress
 from tagtrace.data.sentence import Sentence
 from tagtrace.influence.query import Query
 from tagtrace.influence.whole.gradient_kernel import GradientKernel, sentence_kernel
-from tagtrace.influence.whole.layers import MAX_TOKENS, moved_along, weighted_gradient
+from tagtrace.influence.whole.layers import (
+    MAX_TOKENS,
+    QueryGradient,
+    conditional_gradient,
+    moved_along,
+    weighted_gradient,
+)
 from tagtrace.tagger import crf
 from tagtrace.tagger.recipe import EncoderMaker, Recipe
 from tagtrace.tagger.tagger import Example, Tagger, batch_losses, length_batches, padded_labels
@@ -35,7 +41,7 @@ from tagtrace.tagger.training import Step, train_tagger
 EARLY = 0.25
 """Share of its epochs that a tagger is trained for; at least one."""
 STEP = 0.02
-"""How much the loss of the query changes in a step along V, about."""
+"""How much the scores of the query's labels change in a step along V, about."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +52,9 @@ class EarlyTagger:
     examples: list[Example]
     kernel: GradientKernel
 
-    def products(self, gradient: dict[str, Tensor]) -> Tensor:
-        """g_q^T S g_i for every training sentence i, (N,), for g_q as ``weighted_gradient`` gives it."""
-        direction = self._scaled(gradient)
-        return self._along(direction, _inner(direction, gradient), None)
+    def products(self, gradient: QueryGradient) -> Tensor:
+        """g_q^T S g_i for every training sentence i, (N,)."""
+        return self._along(self._scaled(gradient.parts), gradient, None)
 
     def sentence_scores(self, query: Query) -> Tensor:
         """The influence of every training sentence on a query, (N,)."""
@@ -60,25 +65,31 @@ class EarlyTagger:
         gradient = self.gradient(query)
         weights = self.kernel.coefficients(self.products(gradient).unsqueeze(0))[0]
         taught = weighted_gradient(self.tagger, self.examples, weights)
-        left = {name: part - taught[name] for name, part in gradient.items()}
+        left = {name: part - taught.get(name, 0.0) for name, part in gradient.parts.items()}
         direction = {name: part / self.kernel.damping for name, part in self._scaled(left).items()}
-        return self._along(direction, _inner(direction, gradient), segments)
+        return self._along(direction, gradient, segments)
 
-    def gradient(self, query: Query) -> dict[str, Tensor]:
-        """The gradient of the query's conditional loss: the joint loss less that of the labels outside."""
+    def gradient(self, query: Query) -> QueryGradient:
+        """The gradient of the query's conditional loss."""
         if query.sentence is None:
             raise OptionError("this query has no sentence to encode; make it with make_query")
-        whole = Example(self.tagger.encoder.prepare(query.sentence), query.labels.tolist(), len(query.labels))
-        outside = tuple(not query.start <= t < query.stop for t in range(whole.length))
-        return weighted_gradient(self.tagger, [whole, replace(whole, known=outside)], torch.tensor([1.0, -1.0]))
+        example = Example(self.tagger.encoder.prepare(query.sentence), query.labels.tolist(), len(query.labels))
+        return conditional_gradient(self.tagger, example, query.start, query.stop)
 
     def _scaled(self, gradient: dict[str, Tensor]) -> dict[str, Tensor]:
         """S g"""
         return {name: part * self.kernel.scales[name].to(part) for name, part in gradient.items()}
 
-    def _along(self, direction: dict[str, Tensor], slope: float, segments: Tensor | None) -> Tensor:
-        """The derivative along V of the losses of sentences, or segments; ``slope`` is that of the query's loss."""
-        step = STEP / max(abs(slope), 1e-30)
+    def _along(self, direction: dict[str, Tensor], gradient: QueryGradient, segments: Tensor | None) -> Tensor:
+        """The derivative along V of the losses of sentences, or segments, by central differences.
+
+        The query's loss changes with slope V . g_q, at most sum |dCL/d emissions| times the change of its emissions:
+        from both follows how far a step moves these, however certain the labels are.
+        """
+        slope = abs(_inner(direction, gradient.parts))
+        if slope == 0.0 or gradient.size == 0.0:
+            return torch.zeros(len(self.examples) if segments is None else len(segments), dtype=torch.float64)
+        step = STEP * gradient.size / slope
         sides = list[Tensor]()
         for sign in (1.0, -1.0):
             with moved_along(self.tagger, direction, sign * step):
@@ -139,7 +150,7 @@ class WholeInfluence:
         for seed in range(options.seed, options.seed + num_seeds):
             early = recipe.untrained(seed).to(tagger.device)
             report = None if training is None else lambda step, seed=seed: training(seed, step)
-            epochs = max(math.floor(EARLY * options.epochs), 1)
+            epochs = max(math.floor(EARLY * (recipe.stop_after or options.epochs)), 1)
             train_tagger(early, sentences, (), replace(options, seed=seed), stop_after=epochs, progress=report)
             examples = [early.prepare(sentence) for sentence in early.labelled(sentences, "training")]
             members.append(EarlyTagger(early, examples, sentence_kernel(early, examples, options, progress)))
@@ -147,13 +158,13 @@ class WholeInfluence:
 
     def sentence_scores(self, query: Query) -> Tensor:
         """The influence of every training sentence on a query, (N,): positive if it supports the query's labels."""
-        return _mean([member.sentence_scores(query) for member in self.members])
+        return mean_scores([member.sentence_scores(query) for member in self.members])
 
     def segment_scores(self, query: Query, segments: Tensor) -> Tensor:
         """The influence of the labels of segments (S, 3): sentence number, start, stop; (S,)."""
-        return _mean([member.segment_scores(query, segments) for member in self.members])
+        return mean_scores([member.segment_scores(query, segments) for member in self.members])
 
 
-def _mean(scores: Sequence[Tensor]) -> Tensor:
+def mean_scores(scores: Sequence[Tensor]) -> Tensor:
     """The mean of the scores of several taggers (n,), each scaled to norm 1: their sizes have no common unit."""
     return torch.stack([one / one.norm().clamp(min=1e-300) for one in scores]).mean(0)

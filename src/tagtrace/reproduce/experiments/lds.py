@@ -4,8 +4,8 @@ The linear datamodelling score (Park et al., 2023): the tagger is trained again,
 its training sentences, with several seeds. For each query, a labelled validation token, the influences of the sentences
 of a half are added up, and compared with the mean loss of the query after training on that half: Spearman's correlation
 over the halves, mean over the queries. No predictor can do better than the noise of training permits: if one seed's
-losses predict another's with correlation r, a perfect predictor of the mean of S seeds reaches sqrt(S r / (1 + (S - 1)
-r)).
+losses predict another's with correlation r, a perfect predictor of the mean of S seeds reaches about sqrt(S r / (1 +
+(S - 1) r)).
 
 Predictors: the head's gradients alone (``head, identity``) and with the exact Hessian (``head, exact``), on the tagger
 trained to the end with its head refitted, as an index stores it; and gradients of all layers on taggers trained for a
@@ -29,8 +29,8 @@ from torch import Tensor
 
 from tagtrace.data import Corpus, LabelSet, Sentence
 from tagtrace.index.fingerprints import content_fingerprint
-from tagtrace.influence import Query, Screen, find_candidates, make_query
-from tagtrace.influence.whole.whole import WholeInfluence
+from tagtrace.influence import Screen, WholeInfluence, find_candidates, make_query
+from tagtrace.influence.whole.whole import mean_scores
 from tagtrace.reproduce.shared.conll import read_split
 from tagtrace.reproduce.shared.device_curvature import DeviceCurvature
 from tagtrace.reproduce.shared.experiment import Experiment, Headline, SeedResult
@@ -146,15 +146,12 @@ def predictions(
     start = time.monotonic()
     whole = WholeInfluence.build(tagger, draw.train.sentences, num_early)
     built = time.monotonic()
-    each = torch.stack([_member_scores(whole, number, queries) for number in range(num_early)])  # (early, Q, N)
+    each = [torch.stack([member.sentence_scores(query) for query in queries]) for member in whole.members]  # (Q, N)
     cost = {"build": built - start, "query": (time.monotonic() - built) / len(queries)}
     found["whole tagger, one seed"] = each[0]
-    found[f"whole tagger, mean of {num_early}"] = (each / each.norm(dim=2, keepdim=True)).mean(0)
+    together = [mean_scores([scores[q] for scores in each]) for q in range(len(queries))]
+    found[f"whole tagger, mean of {num_early}"] = torch.stack(together)
     return found, {key: round(value, 3) for key, value in cost.items()}
-
-
-def _member_scores(whole: WholeInfluence, number: int, queries: Sequence[Query]) -> Tensor:
-    return torch.stack([whole.members[number].sentence_scores(query) for query in queries])
 
 
 def actual_losses(setting: Setting, name: str, tagger: Tagger, draw: Draw, num_seeds: int) -> np.ndarray:
@@ -166,9 +163,10 @@ def actual_losses(setting: Setting, name: str, tagger: Tagger, draw: Draw, num_s
         for seed in range(num_seeds)
     ]
     recipe = Recipe.of(tagger)
+    asked = [list(one.tokens) for one in draw.asked.sentences]
     owner = {
-        "data": content_fingerprint(draw.train), "recipe": recipe.options.to_json(), "halves": draw.halves,
-        "queries": draw.asked.segments.tolist(),
+        **recipe.to_json(), "data": content_fingerprint(draw.train), "halves": draw.halves,
+        "device": setting.device.type, "queries": [asked, draw.asked.segments.tolist()],
     }  # fmt: skip
 
     def report(progress: RetrainingProgress) -> None:

@@ -58,8 +58,9 @@ class Jobs:
                 raise TagtraceError(f"{MAX_WAITING} jobs are already waiting; try again later")
             number, job = next(self._numbers), Job()
             self._jobs[number] = job
-            while len(self._jobs) > MAX_KEPT:
-                del self._jobs[next(iter(self._jobs))]
+            ended = [key for key, one in self._jobs.items() if one.state != "running"]
+            for key in ended[: max(len(self._jobs) - MAX_KEPT, 0)]:
+                del self._jobs[key]
         self._pools[lane].submit(_run, job, work)
         return number
 

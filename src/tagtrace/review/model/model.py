@@ -31,7 +31,7 @@ from tagtrace.influence import (
 )
 from tagtrace.influence.curvature.choice import Curvature
 from tagtrace.influence.curvature.inverse_file import load_inverse
-from tagtrace.influence.edits.seed_effects import retrain_effects
+from tagtrace.influence.edits.seed_effects import retrain_effects, usual_processes
 from tagtrace.influence.edits.what_if import check_edits
 from tagtrace.influence.scoring.scorer import SHORTLIST
 from tagtrace.review.decisions.decide import Decisions, NotFoundError
@@ -223,7 +223,7 @@ class Model:
         with self.explainers.of("auto", edits=True) as explainer:
             check_edits(edits, explainer.optimum, explainer.rows)
         report = None if progress is None else lambda step: progress(step.done, step.total)
-        options = RetrainOptions(NUM_SEEDS, tagger=self.tagger)
+        options = RetrainOptions(NUM_SEEDS, usual_processes(self.explainers.device), tagger=self.tagger)
         found = retrain_effects(self.index, query, edits, options, device=self.explainers.device, progress=report)
         return {
             **self._effect_json(query, found.mean),
@@ -236,7 +236,7 @@ class Model:
 
     @cached_property
     def retrain_seconds(self) -> float | None:
-        """How long ``retrain`` takes at most, about; None if the tagger cannot be trained again."""
+        """How long ``retrain`` takes, about, one after the other; None if the tagger cannot be trained again."""
         try:
             each = expected_seconds(Recipe.of(self.tagger), self.decisions.data.sentences, self.explainers.device)
         except TagtraceError:

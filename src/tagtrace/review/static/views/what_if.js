@@ -131,8 +131,8 @@ async function ask(title, edits, pattern = null) {
 
 /** Verify the last what-if by retraining, and show the progress. */
 export async function verify() {
-  if (!asked || answers.verified) {
-    say(asked ? "This what-if is already verified." : "Run a what-if first.");
+  if (!asked || answers.verified || asked.isWorking) {
+    say(!asked ? "Run a what-if first." : answers.verified ? "This what-if is already verified." : "Please wait.");
     return;
   }
   const own = round;
