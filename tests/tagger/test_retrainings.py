@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +22,7 @@ from tagtrace.tagger import Lexical, LexicalOptions, Tagger, TrainOptions, new_t
 from tagtrace.tagger.recipe import Recipe
 from tagtrace.tagger.retrainings import RetrainingProgress, Variant, retrain_all
 
+ROOT = Path(__file__).parent.parent.parent
 CORPUS = generate(num_documents=20)
 TRAIN, DEV = CORPUS.train[:16], CORPUS.dev[:4]
 LABELS = LabelSet.from_sentences(CORPUS.train, "iob2")
@@ -88,3 +95,43 @@ def test_the_epoch_that_dev_data_chose_is_kept() -> None:
     expected = how.untrained(0)
     train_tagger(expected, TRAIN, (), OPTIONS, stop_after=1)
     torch.testing.assert_close(found, expected.head.flat())
+
+
+@dataclass(frozen=True)
+class Sleeps:
+    """Notes its process, and takes long."""
+
+    folder: Path
+
+    def __call__(self, tagger: Tagger) -> Tensor:
+        (self.folder / str(os.getpid())).touch()
+        time.sleep(120)
+        return tagger.head.flat()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_processes_end_with_their_parent(tmp_path: Path, sent: signal.Signals) -> None:
+    command = [sys.executable, "-c", "import sys; from tests.tagger import test_retrainings as t; t.sleep(sys.argv[1])"]
+    parent = subprocess.Popen([*command, str(tmp_path)], cwd=ROOT, stderr=subprocess.DEVNULL)
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+    parent.send_signal(sent)
+    parent.wait(20)
+    wait_until(lambda: not any(is_running(path.name) for path in tmp_path.iterdir()))
+
+
+def sleep(folder: str) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background
+    retrain_all(recipe()[0], VARIANTS, Sleeps(Path(folder)), num_processes=2)
+
+
+def is_running(number: str) -> bool:
+    status = Path("/proc") / number / "status"
+    return status.exists() and "State:\tZ" not in status.read_text()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.2)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tagtrace._checks import OptionError
 from tagtrace.data import LabelSet
 from tagtrace.data.invented import generate
 from tagtrace.influence.whole import layers as layers_module
@@ -108,3 +109,16 @@ def test_weights_move_and_come_back() -> None:
     with pytest.raises(KeyError), moved_along(tagger, direction, 1.0):
         raise KeyError
     assert all(torch.equal(value, before[name]) for name, value in tagger.state_dict().items())
+
+
+def test_a_layer_that_is_not_used_once_for_each_row_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    tagger = lexical()
+    monkeypatch.setattr(Lexical, "layer_rows", lambda _, batch: [torch.arange(len(batch))])
+    with pytest.raises(OptionError, match=r"near\.linear is used several times"):
+        sentence_factors(tagger, examples_of(tagger), ["near.linear"])
+
+
+def test_a_layer_that_is_never_called_is_left_out() -> None:
+    tagger = lexical()
+    tagger.encoder.add_module("unused", torch.nn.Linear(3, 3))
+    assert set(sentence_factors(tagger, examples_of(tagger), [HEAD, "unused"])) == {HEAD}
