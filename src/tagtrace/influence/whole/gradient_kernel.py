@@ -33,7 +33,7 @@ DAMPING = 1.0
 """lambda, as a share of the mean of w_i K_ii."""
 TINY = 1e-8
 """Adam's epsilon."""
-CPU_BYTES, DEVICE_SHARE = 2**30, 0.15
+CPU_BYTES, DEVICE_SHARE = 2**28, 0.15
 """Memory for the factors of some layers, and again for the gradients of some sentences in one layer: bytes, and on a
 GPU a share of what is free."""
 
