@@ -25,8 +25,14 @@ def results(name: str, machine: str = "h200") -> Sequence[SeedResult]:
 
 
 def test_every_experiment_but_one_was_run_on_both_machines_and_with_three_seeds() -> None:
-    assert len(RUNS) == 12
-    assert all(len(RUNS[name, "h200"].results) == 3 for name, _ in RUNS)
+    assert len(RUNS) == 13
+    assert all(len(RUNS[name, "h200"].results) == 3 for name, _ in RUNS if name != "lds")
+
+
+def test_lds() -> None:
+    for one in results("lds", "two_cores"):
+        head, exact, single, mean = (one["scores"][name]["lds"] for name in one["scores"])
+        assert max(head, exact) * 3 < single < mean < 0.5 * one["between_seeds"]["ceiling"]
 
 
 @pytest.mark.parametrize(("run", "slope"), [(RUNS["exact", "two_cores"], 1.8), (RUNS["exact", "h200"], 3.9)])
