@@ -131,7 +131,7 @@ async function ask(title, edits, pattern = null) {
 
 /** Verify the last what-if by retraining, and show the progress. */
 export async function verify() {
-  if (!asked || answers.verified || asked.isWorking) {
+  if (!asked || answers.verified || asked.isTraining) {
     say(!asked ? "Run a what-if first." : answers.verified ? "This what-if is already verified." : "Please wait.");
     return;
   }
@@ -165,7 +165,7 @@ async function expect() {
 
 /** Train the whole tagger again with the edits of the last what-if and without, and show the progress. */
 export async function retrain() {
-  if (!asked || answers.again || asked.isWorking) {
+  if (!asked || answers.again || asked.isTraining) {
     say(!asked ? "Run a what-if first." : answers.again ? "This was already done." : "Please wait.");
     return;
   }
@@ -194,7 +194,7 @@ const duration = (count) => (count < 90 ? `${Math.ceil(count)} s` : `${Math.ceil
 
 /** Run a job and show its progress until another what-if is asked. */
 async function work(body, name, own) {
-  Object.assign(asked, { state: name, isWorking: true, progress: null });
+  Object.assign(asked, { state: name, isWorking: true, isTraining: body.kind !== "prepare", progress: null });
   draw();
   try {
     return await follow(
@@ -206,7 +206,7 @@ async function work(body, name, own) {
       () => own === round,
     );
   } finally {
-    if (own === round) asked.isWorking = false;
+    if (own === round) asked.isWorking = asked.isTraining = false;
   }
 }
 
