@@ -70,6 +70,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandSite]:
         folder.mkdir()
         make_project(folder)
     made = CommandSite(folder, browser)
+    with browser.patient(120.0):
+        browser.wait(lambda: made.get("project")["has"]["errors"], "the predictions")
     yield made
     made.kill()
     browser.quit()
@@ -90,7 +92,6 @@ def answer_text(browser: Browser) -> str:
 
 def test_from_an_error_to_the_corrected_file(site: CommandSite) -> None:
     browser = site.browser
-    browser.wait(lambda: site.get("project")["has"]["errors"], "the predictions")
     browser.open(f"{site.url}errors")
     browser.wait(lambda: browser.texts("#errors-list [aria-selected=true]"), "errors")
     pair, number = site.get("errors")["pairs"][0]
