@@ -64,6 +64,7 @@ def test_what_cannot_be_trained_again_is_refused(indexed: Path, entity: tuple[st
     refused(ask(indexed, "what-if", *edit, "--retrain", "--verify"), "give one of them")
     refused(ask(indexed, "what-if", *edit, "--retrain"), "does not record how it was trained")
     refused(ask(indexed, "what-if", *edit, "--retrain", "--seeds", 0), "num_seeds 0")
+    refused(ask(indexed, "what-if", *edit, "--seeds", 2), "need --retrain")
 
 
 def test_edits_from_a_file_are_those_of_the_options(

@@ -61,7 +61,7 @@ query_options: Option = together(
 @click.option("--retrain", is_flag=True,
               help="Also train the whole tagger again, encoder included, with the edited labels and "
               "without.")  # fmt: skip
-@click.option("--seeds", type=int, default=3, show_default=True, help="With --retrain: number of trainings of each.")
+@click.option("--seeds", type=int, help="With --retrain: number of trainings with the edits, and without. [default: 3]")
 @click.option("--jobs", type=int, help="With --retrain: trainings at a time. [default: one for each core, 4 on a GPU]")
 @click.option("--work", type=click.Path(path_type=Path), metavar="FOLDER",
               help="With --retrain: folder for finished trainings, so that an interrupted command can "
@@ -75,11 +75,12 @@ def what_if(folder: Path, **values: Any) -> None:
     """
     if values["verify"] and values["retrain"]:
         raise OptionError("--verify and --retrain: give one of them")
-    if not values["retrain"] and (values["jobs"] is not None or values["work"] is not None):
-        raise OptionError("--jobs and --work are for --retrain; add it")
+    if not values["retrain"] and any(values[name] is not None for name in ("seeds", "jobs", "work")):
+        raise OptionError("--seeds, --jobs and --work need --retrain")
     rung: EditRung = "verify" if values["verify"] else "retrain" if values["retrain"] else "refine"
     jobs = usual_processes(values["device"]) if values["jobs"] is None else values["jobs"]
-    options = RetrainOptions(values["seeds"], jobs, values["work"], values["tagger_folder"])
+    seeds = 3 if values["seeds"] is None else values["seeds"]
+    options = RetrainOptions(seeds, jobs, values["work"], values["tagger_folder"])
     explainer, query = prepare_question(folder, values, values["target"])
     edits = _edits(explainer.index, values)
     if not edits:

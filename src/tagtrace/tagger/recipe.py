@@ -85,17 +85,6 @@ def encoder_maker(tagger: Tagger) -> EncoderMaker:
     raise OptionError(f"cannot make an untrained {old.kind} encoder; give one as the encoder")
 
 
-def untrained_encoder(tagger: Tagger, seed: int) -> Encoder:
-    """An encoder like the tagger's before it was trained."""
-    return encoder_maker(tagger)(seed)
-
-
-def untrained_tagger(tagger: Tagger, encoder: Encoder, seed: int) -> Tagger:
-    """A tagger like another one, with new weights."""
-    fresh = new_tagger(encoder, tagger.labels, tagger.head.options, cast(Unit, tagger.unit), seed)
-    return fresh.to(tagger.device)
-
-
 def _lexical(options: LexicalOptions, seed: int) -> Encoder:
     with torch.random.fork_rng():
         torch.manual_seed(seed)

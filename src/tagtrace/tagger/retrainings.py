@@ -69,7 +69,9 @@ def retrain_all(
     from their names: another call's runs are refused.
     """
     if recipe.refit is not None and any(HIDDEN in one.labels for variant in variants for one in variant.sentences):
-        raise OptionError("the tagger's head was refitted after training, which needs all labels; relabel instead")
+        raise OptionError(
+            "the tagger's head was refitted after training, which needs every label; change labels instead"
+        )
     kept = None if work is None else RunFolder(work[0], MARKER, work[1], "runs").open()
     found: dict[int, Tensor] = {}
     for place, variant in enumerate(variants):
@@ -149,8 +151,8 @@ def _result(future: Future[Tensor]) -> Tensor:
         return future.result()
     except BrokenProcessPool as error:
         raise TrainingError(
-            "a process that trained a tagger ended; there may be too little memory for so many at a time, or a script "
-            'that needs if __name__ == "__main__": train with one process'
+            "a process that trained a tagger has ended; use fewer processes if memory is short, and in a script call "
+            'this only under if __name__ == "__main__"'
         ) from error
 
 

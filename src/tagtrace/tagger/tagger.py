@@ -240,5 +240,10 @@ def batch_losses(scores: Scores, batch: Sequence[Example]) -> Tensor:
     labels = padded_labels(batch)
     if all(example.known is None for example in batch):
         return crf.joint_loss(scores, labels)
-    known = torch.tensor([k for example in batch for k in example.known or (True,) * example.length])
-    return crf.partial_loss(scores, labels, pad_rows(known, lengths_of(batch)))
+    return crf.partial_loss(scores, labels, padded_known(batch))
+
+
+def padded_known(batch: Sequence[Example]) -> Tensor:
+    """Which labels are known, (B, T)."""
+    flat = torch.tensor([k for example in batch for k in example.known or (True,) * example.length])
+    return pad_rows(flat, lengths_of(batch))

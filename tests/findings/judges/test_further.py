@@ -25,7 +25,7 @@ from tagtrace.tagger import (
     refit_tagger,
     train_tagger,
 )
-from tagtrace.tagger.recipe import recorded_recipe, untrained_encoder, untrained_tagger
+from tagtrace.tagger.recipe import Recipe, encoder_maker, recorded_recipe
 from tests.findings.made import LABELS, make_sentences, make_tagger
 
 RECIPE = TrainOptions(epochs=2, batch_size=4, learning_rate=0.05, head_learning_rate=0.01, dropout=0.1, seed=3,
@@ -51,14 +51,14 @@ def test_a_tagger_trained_again_is_the_same() -> None:
     sentences = [replace(one, document=f"d{n // 2}") for n, one in enumerate(sentences)]
     train_tagger(tagger, sentences, (), RECIPE)
     state = torch.random.get_rng_state()
-    fresh = untrained_tagger(tagger, untrained_encoder(tagger, 3), 3)
+    fresh = Recipe.of(tagger).untrained(3)
     assert torch.equal(torch.random.get_rng_state(), state), "the caller's random numbers stay as they were"
     assert same_weights(fresh, lexical_tagger(3, "document"))
     assert (fresh.unit, fresh.labels, fresh.head.options) == ("document", LABELS, tagger.head.options)
     assert fresh.record == {}
     train_tagger(fresh, sentences, (), recorded_recipe(tagger))
     assert same_weights(fresh, tagger)
-    other = untrained_tagger(tagger, untrained_encoder(tagger, 4), 4)
+    other = Recipe.of(tagger).untrained(4)
     assert not same_weights(other.encoder, lexical_tagger(3).encoder)
     assert not same_weights(other.head, lexical_tagger(3).head)
 
@@ -80,7 +80,7 @@ def test_encoders_that_are_not_trained_are_refused() -> None:
     with pytest.raises(OptionError, match="a vectors encoder cannot be trained; retrain only the head"):
         recorded_recipe(fixed)
     with pytest.raises(OptionError, match="cannot make an untrained vectors encoder; give one as the encoder"):
-        untrained_encoder(fixed, 0)
+        encoder_maker(fixed)
 
 
 def test_a_transformer_is_loaded_again_from_where_it_was(tmp_path: Path) -> None:
@@ -89,13 +89,13 @@ def test_a_transformer_is_loaded_again_from_where_it_was(tmp_path: Path) -> None
 
     folder = bert(tmp_path / "bert")
     tagger = new_tagger(Transformer(folder, max_pieces=32), LABELS)
-    fresh = untrained_encoder(tagger, 0)
+    fresh = encoder_maker(tagger)(0)
     assert fresh.settings() == tagger.encoder.settings()
     for old, new in zip(tagger.encoder.parameters(), fresh.parameters(), strict=True):
         assert torch.equal(old, new)
     tagger.encoder.name = str(tmp_path / "gone")  # type: ignore[assignment]
     with pytest.raises(EncoderError, match=r"cannot be loaded .*; give it as the encoder transformer:NAME_OR_DIR"):
-        untrained_encoder(tagger, 0)
+        encoder_maker(tagger)(0)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from tagtrace.data.sentence import Sentence
 from tagtrace.findings.gains.compare import Gain, Predicted, compare
 from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.tagger import (
-    Encoder,
     Head,
     RefitOptions,
     Rows,
@@ -36,9 +35,9 @@ from tagtrace.tagger import (
     train_tagger,
 )
 from tagtrace.tagger.convex.refit import RefitProgress
-from tagtrace.tagger.recipe import recorded_recipe, untrained_encoder, untrained_tagger
+from tagtrace.tagger.recipe import EncoderMaker, Recipe
 
-FORMAT = 2
+FORMAT = 3
 MARKER = "gain.json"
 
 
@@ -90,7 +89,7 @@ def full_gain(
     dev: Corpus | None = None,
     *,
     num_seeds: int = 1,
-    encoder: Callable[[int], Encoder] | None = None,
+    encoder: EncoderMaker | None = None,
     work: Path | None = None,
     samples: int = 1000,
     seed: int = 0,
@@ -104,30 +103,29 @@ def full_gain(
     """
     if num_seeds < 1:
         raise OptionError(f"num_seeds {num_seeds}: must be at least 1")
-    recipe = recorded_recipe(tagger)
-    _check_dev(tagger, recipe, dev)
+    recipe = Recipe.of(tagger, encoder)
+    options = recipe.options
+    _check_dev(tagger, options, dev)
     sides = dict(zip(("before", "after"), paired_sentences(tagger, before, after), strict=True))
     held_out = _held_out(tagger, test)
-    make = encoder or (lambda seed: untrained_encoder(tagger, seed))
     kept = None
     if work is not None:
         corpora = {**{name: before.with_sentences(side) for name, side in sides.items()}, "test": test, "dev": dev}
-        owner = _owner(tagger, recipe, make(recipe.seed), corpora)
-        kept = RunFolder(work, MARKER, owner, "runs").open()
+        kept = RunFolder(work, MARKER, _owner(tagger, recipe, corpora), "runs").open()
     predicted: dict[str, list[Predicted]] = {name: [] for name in sides}
-    for number in range(recipe.seed, recipe.seed + num_seeds):
+    for number in range(options.seed, options.seed + num_seeds):
         for name, side in sides.items():
             run = f"{name}-{number}"
             found = _load_run(kept, run, tagger, held_out) if kept else None
             if found is None:
-                fresh = untrained_tagger(tagger, make(number), number)
+                fresh = recipe.untrained(number).to(tagger.device)
                 report = None if training is None else lambda step, run=run: training(run, step)
                 train_tagger(
-                    fresh, side, dev.sentences if dev else (), replace(recipe, seed=number),
+                    fresh, side, dev.sentences if dev else (), replace(options, seed=number),
                     checkpoint=kept.folder / run if kept else None, progress=report,
                 )  # fmt: skip
-                if "refit" in tagger.record:
-                    refit_tagger(fresh, side, RefitOptions(**tagger.record["refit"]["options"]))
+                if recipe.refit is not None:
+                    refit_tagger(fresh, side, recipe.refit)
                 found = fresh.predict(held_out)
                 if kept:
                     _save_run(kept, run, tagger, found)
@@ -168,23 +166,18 @@ def _held_out(tagger: Tagger, test: Corpus) -> list[Sentence]:
     return [sentence for sentence in test.sentences if len(sentence)]
 
 
-def _check_dev(tagger: Tagger, recipe: TrainOptions, dev: Corpus | None) -> None:
+def _check_dev(tagger: Tagger, options: TrainOptions, dev: Corpus | None) -> None:
     if dev is not None:
         tagger.check_corpus(dev)
-    elif recipe.keep == "best" and tagger.record["training"]["history"]["dev_loss"]:
+    elif options.keep == "best" and tagger.record["training"]["history"]["dev_loss"]:
         raise OptionError("the tagger kept the epoch with the lowest loss on dev data; give that dev data")
 
 
-def _owner(tagger: Tagger, recipe: TrainOptions, encoder: Encoder, corpora: dict[str, Corpus | None]) -> dict[str, Any]:
+def _owner(tagger: Tagger, recipe: Recipe, corpora: dict[str, Corpus | None]) -> dict[str, Any]:
     """Everything that the runs depend on, except their seeds."""
     return {
         "format": FORMAT,
-        "recipe": {name: value for name, value in recipe.to_json().items() if name != "checkpoint_seconds"},
-        "refit": tagger.record.get("refit", {}).get("options"),
-        "labels": tagger.labels.to_json(),
-        "head": tagger.head.options.to_json(),
-        "unit": tagger.unit,
-        "encoder": [encoder.kind, encoder.settings()],
+        **recipe.to_json(),
         "device": tagger.device.type,
         **{name: corpus and content_fingerprint(corpus) for name, corpus in corpora.items()},
     }

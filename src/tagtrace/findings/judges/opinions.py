@@ -39,7 +39,7 @@ from tagtrace.findings.judges.further import train_further
 from tagtrace.findings.judges.probabilities import Probabilities, empty, fill_by, in_sample
 from tagtrace.index import Index
 from tagtrace.tagger import Encoder, Rows, Step, Tagger
-from tagtrace.tagger.recipe import recorded_recipe, untrained_encoder, untrained_tagger
+from tagtrace.tagger.recipe import Recipe, recorded_recipe
 
 
 def head_opinions(
@@ -75,10 +75,10 @@ def encoder_opinions(
     All are trained further on ``trusted`` sentences. ``encoder`` is untrained (default: as the tagger's was). Finished
     folds are kept in ``folder``. ``training`` is called with (fold, step), where fold ``num_folds`` means in sample.
     """
-    recipe = recorded_recipe(tagger)
-    fresh = untrained_tagger(tagger, encoder or untrained_encoder(tagger, seed), seed)
+    recipe = Recipe.of(tagger, None if encoder is None else lambda _: encoder)
+    fresh = recipe.untrained(seed).to(tagger.device)
     out = encoder_folds(
-        fresh, corpus, folder, recipe, num_folds, seed, trusted=trusted, training=training, progress=progress
+        fresh, corpus, folder, recipe.options, num_folds, seed, trusted=trusted, training=training, progress=progress
     )
     return [_in_sample(tagger, corpus, Path(folder) / "in-sample", trusted, out, num_folds, training), out]
 

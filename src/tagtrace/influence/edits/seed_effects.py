@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -109,7 +110,7 @@ class _Asked:
 
     def __call__(self, tagger: Tagger) -> Tensor:
         """The loss, and the probabilities of the segment's tokens, in one row."""
-        head = tagger.head.cpu().double()
+        head = deepcopy(tagger.head).cpu().double()
         query = Query(tagger.features(self.sentence).double().cpu(), torch.tensor(self.labels), self.start, self.stop)
         with torch.no_grad():
             return torch.cat([query.loss(head).view(1), query.probabilities(head).flatten()])

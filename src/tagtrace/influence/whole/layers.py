@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from tagtrace._checks import OptionError
 from tagtrace.tagger import crf
+from tagtrace.tagger.convex.objective import back
 from tagtrace.tagger.rows import pad_rows, unpad_rows
-from tagtrace.tagger.tagger import Example, Tagger, length_batches, lengths_of, padded_labels
+from tagtrace.tagger.tagger import Example, Tagger, length_batches, lengths_of, padded_known, padded_labels
 
 HEAD = "head"
 MAX_TOKENS = 8192
@@ -94,9 +95,8 @@ def sentence_factors(tagger: Tagger, examples: Sequence[Example], names: Sequenc
 
 def batch_errors(tagger: Tagger, features: Tensor, batch: Sequence[Example]) -> crf.Errors:
     """The losses of the known labels and their derivatives in the scores."""
-    lengths, labels = lengths_of(batch), padded_labels(batch)
-    known = torch.tensor([k for example in batch for k in example.known or (True,) * example.length])
-    return crf.partial_errors(tagger.head(features.to(tagger.head.weight), lengths), labels, pad_rows(known, lengths))
+    scores = tagger.head(features.to(tagger.head.weight), lengths_of(batch))
+    return crf.partial_errors(scores, padded_labels(batch), padded_known(batch))
 
 
 def _backward(tagger: Tagger, batch: Sequence[Example], weights: Tensor) -> tuple[Tensor, crf.Errors]:
@@ -124,7 +124,7 @@ def weighted_gradient(tagger: Tagger, examples: Sequence[Example], weights: Tens
         batch, some = [examples[used[i]] for i in indices], weights[[used[i] for i in indices]]
         features, errors = _backward(tagger, batch, some)
         nodes = unpad_rows(errors.nodes * some.to(errors.nodes).view(-1, 1, 1), lengths_of(batch)).to(weight)
-        weight += torch.cat([nodes.T @ features.to(weight), nodes.sum(0).unsqueeze(1)], 1)
+        weight += back(features, nodes)
         others += some.to(weight) @ _other_gradients(tagger, errors).to(weight)
     found = {name: _joined(layer) for name, layer in layers.items() if layer.weight.grad is not None}
     tagger.zero_grad(set_to_none=True)
@@ -157,8 +157,9 @@ def conditional_gradient(tagger: Tagger, example: Example, start: int, stop: int
     errors = crf.Errors(both.losses, *(part[:1] - part[1:] for part in parts))
     nodes = errors.nodes[0]  # (T, C)
     features.backward((nodes @ head.weight[:, :-1].detach()).to(features))
-    weight = torch.cat([nodes.T @ features.detach().double(), nodes.sum(0).unsqueeze(1)], 1)
-    own = torch.cat([weight.flatten(), _other_gradients(tagger, errors)[0]]).to(tagger.head.weight.dtype)
+    own = torch.cat([back(features.detach(), nodes).flatten(), _other_gradients(tagger, errors)[0]]).to(
+        tagger.head.weight.dtype
+    )
     layers = linear_layers(tagger).items()
     found = {name: _joined(layer) for name, layer in layers if layer.weight.grad is not None}
     tagger.zero_grad(set_to_none=True)
@@ -252,8 +253,8 @@ def _grouped(name: str, owners: Tensor, inputs: Tensor, outputs: Tensor) -> tupl
     """Rows with those of a sentence together, and their numbers (B,)."""
     if not len(inputs) == len(outputs) == len(owners):
         raise OptionError(
-            f"the encoder's layer {name} is used several times or not once for each token; influence through such an "
-            "encoder is not supported"
+            f"the encoder's layer {name} is used several times, or not once for each token, so that influence cannot "
+            "be computed through it; use influence on the head"
         )
     order = owners.argsort(stable=True)
     counts = owners.bincount()
