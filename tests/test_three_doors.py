@@ -150,8 +150,8 @@ def test_explain_refine_and_verify(doors: Doors, explainer: Explainer, tmp_path:
             assert one["rung"] == other["rung"] == page["rung"] == rung
             assert other["change"] == same(one["change"])
             assert page["loss_after"] - page["loss_before"] == same(one["change"])
-            assert other["predicted_change"] == same(one["predicted_change"])
-            assert other["retrained_change"] == (None if rung == "refine" else same(one["change"]))
+            assert other["refined_change"] == same(one["refined_change"])
+            assert other["verified_change"] == (None if rung == "refine" else same(one["change"]))
 
 
 def few_edits(index: Index) -> list[Edit]:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         TrainingSegment,
         WhatIf,
         WholeInfluence,
+        build_whole,
         make_edit,
         make_queries,
         make_query,
@@ -87,7 +88,7 @@ _HOMES = {
     "index": ("Index", "IndexOptions", "build_index", "open_index"),
     "influence": (
         "Edit", "Effect", "Explainer", "Explanation", "Filter", "Flip", "Query", "RetrainOptions", "SeedEffects",
-        "TrainingSegment", "WhatIf", "WholeInfluence", "make_edit", "make_queries", "make_query",
+        "TrainingSegment", "WhatIf", "WholeInfluence", "build_whole", "make_edit", "make_queries", "make_query",
     ),
     "findings": (
         "Audit", "AuditOptions", "Change", "Finding", "Fixed", "Gain", "Pattern", "choose_findings", "fix", "gain",
@@ -135,6 +136,7 @@ __all__ = [
     "__version__",
     "build_encoder",
     "build_index",
+    "build_whole",
     "choose_findings",
     "fix",
     "gain",

@@ -23,11 +23,11 @@ def test_both_changes_are_shown(indexed: Path, tmp_path: Path) -> None:
     for side in ("supporters", "opposers"):
         for one, other in zip(first[side], second[side], strict=True):
             assert (one["rung"], other["rung"]) == ("refine", "verify")
-            assert one["predicted_change"] == one["change"] == pytest.approx(other["predicted_change"], abs=1e-9)
-            assert one["retrained_change"] is None
-            assert other["retrained_change"] == other["change"] == pytest.approx(other["predicted_change"], rel=0.2)
-            assert other["retrained_change"] != other["predicted_change"]
-            for word in ("predicted", "retrained"):
+            assert one["refined_change"] == one["change"] == pytest.approx(other["refined_change"], abs=1e-9)
+            assert one["verified_change"] is None
+            assert other["verified_change"] == other["change"] == pytest.approx(other["refined_change"], rel=0.2)
+            assert other["verified_change"] != other["refined_change"]
+            for word in ("refined", "verified"):
                 assert f"{other[f'{word}_change']:+.4f} {word}" in result.stdout
 
 
@@ -48,10 +48,10 @@ def test_a_retraining_that_fails_loses_nothing_else(
     (case,) = answer(result, path)
     assert "retraining did not converge: retraining stopped at max |gradient| 1.0e-03" in result.stdout
     first, *others = case["supporters"] + case["opposers"]
-    assert (first["rung"], first["retrained_change"]) == ("refine", None)
-    assert first["change"] == first["predicted_change"] is not None
+    assert (first["rung"], first["verified_change"]) == ("refine", None)
+    assert first["change"] == first["refined_change"] is not None
     assert len(others) == 3
-    assert all(one["rung"] == "verify" and one["retrained_change"] is not None for one in others)
+    assert all(one["rung"] == "verify" and one["verified_change"] is not None for one in others)
 
 
 @pytest.mark.parametrize("options", [("verify",), ("explain", "--refine")], ids=["verify", "refine"])
@@ -63,9 +63,9 @@ def test_what_is_too_long_to_estimate_is_retrained(
     result = ask(indexed, *options, "--top", 1, "--kind", "document", "--json", path)
     (case,) = answer(result, path)
     for one in case["supporters"] + case["opposers"]:
-        assert (one["rung"], one["predicted_change"]) == ("verify", None)
-        assert one["retrained_change"] == one["change"] is not None
-        assert f"{one['change']:+.4f} retrained" in result.stdout
+        assert (one["rung"], one["refined_change"]) == ("verify", None)
+        assert one["verified_change"] == one["change"] is not None
+        assert f"{one['change']:+.4f} verified" in result.stdout
     assert not re.search(r"[+-][0-9.]+ predicted", result.stdout)
 
 
@@ -83,8 +83,8 @@ def test_tables_fit_a_narrow_terminal(
     for one in case["supporters"] + case["opposers"]:
         where = f"{one['id']} {one['start']}:{one['stop']}" if kind != "document" else one["document"]
         assert f"{one['score']:+.4g}" in shown
-        assert f"{one['predicted_change']:+.4f} predicted" in shown
-        assert f"{one['retrained_change']:+.4f} retrained" in shown
+        assert f"{one['refined_change']:+.4f} refined" in shown
+        assert f"{one['verified_change']:+.4f} verified" in shown
         before, after = (one["probabilities"][when][0].get("B-MISC", 0.0) for when in ("before", "after"))
         assert f"p(B-MISC) {before:.3f} -> {after:.3f}" in shown
         assert where in result.stdout

@@ -29,9 +29,9 @@ def test_the_prediction_before_and_after(indexed: Path, entity: tuple[str, int, 
     path = tmp_path / "answer.json"
     result = ask(indexed, "what-if", "--relabel", f"{id_}:{start}:{stop}=ORG", "--verify", "--json", path)
     found = answer(result, path)
-    for expected in ("B-PER I-PER", "B-ORG I-ORG", f"{id_} {start}:{stop}", "before", "predicted after"):
+    for expected in ("B-PER I-PER", "B-ORG I-ORG", f"{id_} {start}:{stop}", "before", "after, refined"):
         assert expected in result.stdout
-    assert "after retraining" in result.stdout
+    assert "after, verified" in result.stdout
     (edit,) = found["edits"]
     assert (edit["id"], edit["start"], edit["stop"]) == entity
     assert (edit["given"], edit["labels"]) == (["B-PER", "I-PER"], ["B-ORG", "I-ORG"])

@@ -26,9 +26,9 @@ def index(tmp_path: Path) -> Index:
     return build_index(make_tagger(), make_corpus(), tmp_path / "index", IndexOptions(shard_tokens=20))
 
 
-def refused(index: Index, message: str, **kwargs: bool) -> None:
+def refused(index: Index, message: str, *, verify: bool = False) -> None:
     with pytest.raises(IndexFolderError, match=message) as caught:
-        open_index(index.folder, **kwargs)
+        open_index(index.folder, verify=verify)
     assert "\n" not in str(caught.value)
     assert str(index.folder) in str(caught.value)
 

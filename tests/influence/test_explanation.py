@@ -114,8 +114,9 @@ def test_a_segment_as_data(explainer: Explainer) -> None:
         "score": -0.5,
         "rung": "screen",
         "change": None,
-        "predicted_change": None,
-        "retrained_change": None,
+        "refined_change": None,
+        "verified_change": None,
+        "retrained": None,
         "probabilities": None,
         "document": name,
         "id": sentence.id,
@@ -147,7 +148,7 @@ def test_it_describes_the_query_and_both_sides(explainer: Explainer, query: Quer
         assert one.refined is not None
         assert one.verified is not None
         probabilities = probability_lines(one.verified, ("B-ORG", "I-ORG"), explainer.index.labels)
-        changes = [f"{one.refined.change:+.4f} predicted", f"{one.verified.change:+.4f} retrained", *probabilities]
+        changes = [f"{one.refined.change:+.4f} refined", f"{one.verified.change:+.4f} verified", *probabilities]
         assert row == (f"{one.score:+.4g}", "\n".join(changes), one.labels, f"{one.place}\n{one.text}")
     assert len(supporters.rows) == len(opposers.rows) == 2
 
@@ -196,8 +197,9 @@ def test_records_are_flat(verified: Explanation) -> None:
             "score": one.score,
             "rung": "verify",
             "change": one.change,
-            "predicted_change": one.refined and one.refined.change,
-            "retrained_change": one.verified and one.verified.change,
+            "refined_change": one.refined and one.refined.change,
+            "verified_change": one.verified and one.verified.change,
+            "retrained_change": None,
             "p_before": one.effect and math.exp(-one.effect.before),
             "p_after": one.effect and math.exp(-one.effect.after),
             "sentence": one.sentence.id,
@@ -208,7 +210,7 @@ def test_records_are_flat(verified: Explanation) -> None:
             "labels": one.labels,
             "text": one.text,
         }
-    assert all(isinstance(value, str | int | float) for record in records for value in record.values())
+    assert all(isinstance(value, str | int | float | None) for record in records for value in record.values())
 
 
 def test_an_explanation_as_data(query: Query, verified: Explanation) -> None:
@@ -225,8 +227,8 @@ def test_an_explanation_as_data(query: Query, verified: Explanation) -> None:
     best, segment = found["supporters"][0], verified.supporters[0]
     assert segment.refined is not None
     assert segment.verified is not None
-    assert best["change"] == best["retrained_change"] == segment.verified.change
-    assert best["predicted_change"] == segment.refined.change
+    assert best["change"] == best["verified_change"] == segment.verified.change
+    assert best["refined_change"] == segment.refined.change
     before = best["probabilities"]["before"]
     assert len(before) == 2
     assert before[0]["B-ORG"] == pytest.approx(float(segment.verified.probabilities_before[0, 5]), abs=1e-12)

@@ -106,12 +106,12 @@ def test_from_an_error_to_the_corrected_file(site: CommandSite) -> None:
     browser.press("x")
     browser.wait(lambda: browser.texts("#what-if-answer tbody tr"), "a prediction")
     browser.press("v")
-    browser.sees("#what-if-answer thead", "head retrained")
+    browser.sees("#what-if-answer thead", "verified")
     browser.wait(lambda: re.search(r"Train the whole tagger again, about \d+ (s|min)", answer_text(browser)), "a time")
     browser.press("w")
     with browser.patient(300.0):
-        browser.sees("#what-if-answer", "The whole tagger trained again, mean of 3 seeds")
-    assert browser.texts("#what-if-answer thead th")[-3:] == ["label", "before", "trained again"]
+        browser.sees("#what-if-answer", "The whole tagger retrained, mean of 3 seeds")
+    assert browser.texts("#what-if-answer thead th")[-3:] == ["label", "before", "retrained"]
     assert re.search(r"the prediction changes in [0-3] of 3 seeds; mean change of the loss [+-]", answer_text(browser))
     browser.press("g", "f")
     browser.wait(lambda: "Finding 1" in browser.text("#detail h3"), "findings")

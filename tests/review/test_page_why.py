@@ -66,7 +66,7 @@ def test_the_whole_path(site: Site) -> None:
     browser.press("v")
     browser.sees("#what-if-answer thead", "retrained")
     check_what_if(site, removed, "predict", "verify")
-    assert browser.texts("#what-if-answer thead th") == ["label", "before", "predicted", "head retrained"]
+    assert browser.texts("#what-if-answer thead th") == ["label", "before", "refined", "verified"]
     browser.find("#what-if-by-pattern button").click()
     browser.sees("#what-if-answer", "100 edits")
     check_what_if(site, {**query, "edits": [], "pattern": 1}, "predict")

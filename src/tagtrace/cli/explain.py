@@ -23,8 +23,9 @@ from tagtrace.cli.options import (
 from tagtrace.cli.show import counting, note, show
 from tagtrace.data import read_corpus
 from tagtrace.index import open_index
-from tagtrace.influence import Explainer, Filter, Score, SegmentKind, make_queries
+from tagtrace.influence import Explainer, Filter, RetrainOptions, Score, SegmentKind, make_queries
 from tagtrace.influence.curvature.choice import Curvature
+from tagtrace.influence.explain import Retraining
 from tagtrace.influence.explanation import Rung
 from tagtrace.influence.options import check_at_least
 
@@ -37,12 +38,12 @@ explain_options: Option = together(
     tagger_option,
     click.option("--target", default="predicted", show_default=True, metavar="LABELS",
                  help="Labels to explain: predicted, gold, or labels that are named here, such as ORG or B-ORG,O."),
-    click.option("--score", type=click.Choice(get_args(Score)), default="influence", show_default=True,
-                 metavar="SCORE",
-                 help="influence: estimated effect of removing the label. relative: influence, divided by the root of "
+    click.option("--score", type=click.Choice(get_args(Score)), metavar="SCORE",
+                 help="whole: influence through the encoder and the head. influence: estimated effect of removing the "
+                 "label on the head alone. relative: influence, divided by the root of "
                  "the label's influence on itself. cosine: cosine of the loss gradients. neighbour, neighbour-dot: "
                  "cosine or dot product of the features, whatever the labels. neighbour-label: cosine of the features, "
-                 "negative where the labels differ."),
+                 "negative where the labels differ. [default: whole if INDEX has it, otherwise influence]"),
     click.option("--kind", type=click.Choice(get_args(SegmentKind)), default="token", show_default=True,
                  help="Training segments to score. entity: labelled entities. segment: all runs of up to --max-length "
                  "tokens."),
@@ -89,14 +90,20 @@ def explain(folder: Path, refine: bool, **values: Any) -> None:
     answer(folder, "refine" if refine else "screen", values)
 
 
-def answer(folder: Path, rung: Rung, values: dict[str, Any]) -> None:
+def answer(
+    folder: Path,
+    rung: Rung,
+    values: dict[str, Any],
+    retrain: RetrainOptions | None = None,
+    retraining: Retraining | None = None,
+) -> None:
     """Explain predictions on a rung, and print and write the answers."""
     options = read_options(values)
     check_at_least(1, most=values["most"])
-    index = open_index(folder, verify=True)
+    index = open_index(folder, verify=True, tagger=values["tagger_folder"])
     corpus = read_corpus(values["data_file"], options, require_labels=False)
     queries = make_queries(
-        index.tagger(values["tagger_folder"]), corpus, values["sentence"], parse_slice(values["segment"]),
+        index.tagger(), corpus, values["sentence"], parse_slice(values["segment"]),
         values["target"], values["most"] + 1,
     )  # fmt: skip
     has_more, queries = len(queries) > values["most"], queries[: values["most"]]
@@ -113,7 +120,7 @@ def answer(folder: Path, rung: Rung, values: dict[str, Any]) -> None:
     try:
         for found in explainer.explain_all(
             queries, values["score"], values["kind"], values["top"], rung=rung, max_length=values["max_length"],
-            where=where,
+            where=where, retrain=retrain, progress=retraining,
         ):  # fmt: skip
             show(found)
             answers.append(found.to_json())

@@ -7,14 +7,20 @@ from typing import Any
 
 import click
 
+from tagtrace._checks import TagtraceError
 from tagtrace._files import check_replaceable
 from tagtrace.cli.options import Command, device_option, overwrite_option, read_options, reading_options, refit_options
-from tagtrace.cli.show import counting, note, refit_line, show
+from tagtrace.cli.show import counting, counting_several, note, refit_line, show
 from tagtrace.data import read_corpus
-from tagtrace.index import IndexOptions, build_index, estimate_size
+from tagtrace.index import Index, IndexOptions, build_index, estimate_size
 from tagtrace.index.manifest import MARKER
 from tagtrace.index.options import DTYPES, megabytes
-from tagtrace.tagger import load_tagger, pick_device
+from tagtrace.influence.options import check_at_least
+from tagtrace.influence.whole.stored import FOLDER as WHOLE
+from tagtrace.influence.whole.stored import build_whole, whole_size
+from tagtrace.tagger import Tagger, load_tagger, pick_device
+from tagtrace.tagger.recipe import Recipe
+from tagtrace.tagger.training import Step
 
 
 @click.command(cls=Command)
@@ -32,6 +38,14 @@ from tagtrace.tagger import load_tagger, pick_device
 )
 @click.option("--shard-tokens", type=int, default=65_536, show_default=True,
               help="Number of tokens that are encoded at a time and stored in one file.")  # fmt: skip
+@click.option(
+    "--seeds",
+    type=int,
+    default=3,
+    show_default=True,
+    help="Number of taggers that are trained for a quarter of their epochs, for the score whole, which goes through "
+    "the encoder too. 0: none. Not for encoders that are not trained.",
+)
 @overwrite_option
 @click.option(
     "--restart",
@@ -44,14 +58,16 @@ def index(tagger_folder: Path, train_file: str, folder: Path, **values: Any) -> 
     """Build the index of the training data TRAIN and save it as the folder OUT. The commands that explain need it.
 
     The index stores the features that TAGGER computes for every training token. Its head is first refitted to its
-    exact optimum on these features, because the theory of influence holds exactly only there. An interrupted run
-    resumes when the same command is run again.
+    exact optimum on these features, because the theory of influence holds exactly only there. Then a few taggers are
+    trained for a short time, so that explanations can go through the encoder (--seeds); the index can be used without
+    them. An interrupted run resumes when the same command is run again.
     """
     reading = read_options(values)
     options = IndexOptions(
         values["dtype"], not values["no_refit"], values["l2"], values["tolerance"],
         values["max_steps"], values["shard_tokens"],
     )  # fmt: skip
+    check_at_least(0, seeds=values["seeds"])
     check_replaceable(folder, overwrite=values["overwrite"], marker=MARKER)
     tagger = load_tagger(tagger_folder).to(pick_device(values["device"]))
     corpus = read_corpus(train_file, reading)
@@ -66,3 +82,26 @@ def index(tagger_folder: Path, train_file: str, folder: Path, **values: Any) -> 
     if not built.manifest.fit.refit:
         note("warning: the head was not refitted, so influence on this index is approximate")
     show(f"wrote {built}")
+    if values["seeds"] and tagger.encoder.trainable:
+        add_whole(built, tagger, values["seeds"])
+
+
+def add_whole(built: Index, tagger: Tagger, num_seeds: int) -> None:
+    """Train the taggers that scores through the encoder need, and say what they take."""
+    try:
+        Recipe.of(tagger)
+    except TagtraceError as error:
+        note(f"no scores through the encoder: {error}")
+        return
+    size = megabytes(whole_size(tagger, built.num_sentences, num_seeds))
+    show(f"training {num_seeds} taggers for a quarter of their epochs, for the score whole: about {size}")
+    with counting_several() as update:
+
+        def training(seed: int, step: Step) -> None:
+            update(f"training, seed {seed}", step.step, step.num_steps)
+
+        build_whole(
+            built, num_seeds, tagger=tagger, device=tagger.device, training=training,
+            progress=lambda done, total: update("gradients", done, total),
+        )  # fmt: skip
+    show(f"wrote {built.folder / WHOLE}")

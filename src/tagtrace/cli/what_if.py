@@ -1,4 +1,4 @@
-"""``tagtrace what-if``, and what it shares with ``tagtrace flip``."""
+"""``tagtrace what-if``, and what it shares with ``tagtrace flip`` and ``verify``."""
 
 from __future__ import annotations
 
@@ -42,6 +42,28 @@ query_options: Option = together(
     reading_options,
 )  # fmt: skip
 
+retrain_options: Option = together(
+    click.option("--retrain", is_flag=True,
+                 help="Also train the whole tagger again, encoder included, with the edited labels and without."),
+    click.option("--seeds", type=int,
+                 help="With --retrain: number of trainings with the edits, and without. [default: 3]"),
+    click.option("--jobs", type=int,
+                 help="With --retrain: trainings at a time. [default: one for each core, 4 on a GPU]"),
+    click.option("--work", type=click.Path(path_type=Path), metavar="FOLDER",
+                 help="With --retrain: folder for finished trainings, so that an interrupted command can resume."),
+)  # fmt: skip
+
+
+def read_retrain(values: dict[str, Any]) -> RetrainOptions | None:
+    """How the whole tagger is trained again; None without --retrain."""
+    if not values["retrain"]:
+        if any(values[name] is not None for name in ("seeds", "jobs", "work")):
+            raise OptionError("--seeds, --jobs and --work need --retrain")
+        return None
+    jobs = usual_processes(values["device"]) if values["jobs"] is None else values["jobs"]
+    seeds = 3 if values["seeds"] is None else values["seeds"]
+    return RetrainOptions(seeds, jobs, values["work"])
+
 
 @click.command("what-if", cls=Command)
 @query_options
@@ -58,14 +80,7 @@ query_options: Option = together(
 @click.option(
     "--verify", is_flag=True, help="Also retrain the head with the edited labels, to know the effect on it exactly."
 )
-@click.option("--retrain", is_flag=True,
-              help="Also train the whole tagger again, encoder included, with the edited labels and "
-              "without.")  # fmt: skip
-@click.option("--seeds", type=int, help="With --retrain: number of trainings with the edits, and without. [default: 3]")
-@click.option("--jobs", type=int, help="With --retrain: trainings at a time. [default: one for each core, 4 on a GPU]")
-@click.option("--work", type=click.Path(path_type=Path), metavar="FOLDER",
-              help="With --retrain: folder for finished trainings, so that an interrupted command can "
-              "resume.")  # fmt: skip
+@retrain_options
 def what_if(folder: Path, **values: Any) -> None:
     """Show how a prediction changes if training labels are removed or changed, all of them together.
 
@@ -75,12 +90,8 @@ def what_if(folder: Path, **values: Any) -> None:
     """
     if values["verify"] and values["retrain"]:
         raise OptionError("--verify and --retrain: give one of them")
-    if not values["retrain"] and any(values[name] is not None for name in ("seeds", "jobs", "work")):
-        raise OptionError("--seeds, --jobs and --work need --retrain")
     rung: EditRung = "verify" if values["verify"] else "retrain" if values["retrain"] else "refine"
-    jobs = usual_processes(values["device"]) if values["jobs"] is None else values["jobs"]
-    seeds = 3 if values["seeds"] is None else values["seeds"]
-    options = RetrainOptions(seeds, jobs, values["work"], values["tagger_folder"])
+    options = read_retrain(values)
     explainer, query = prepare_question(folder, values, values["target"])
     edits = _edits(explainer.index, values)
     if not edits:
@@ -97,10 +108,10 @@ def what_if(folder: Path, **values: Any) -> None:
 def prepare_question(folder: Path, values: dict[str, Any], target: str) -> tuple[Explainer, Query]:
     """The explainer of an index, and the query that the options name."""
     options = read_options(values)
-    index = open_index(folder, verify=True)
+    index = open_index(folder, verify=True, tagger=values["tagger_folder"])
     corpus = read_corpus(values["data_file"], options, require_labels=False)
-    tagger, segment = index.tagger(values["tagger_folder"]), parse_slice(values["segment"])
-    (query,) = make_queries(tagger, corpus, values["sentence"], segment, target)
+    segment = parse_slice(values["segment"])
+    (query,) = make_queries(index.tagger(), corpus, values["sentence"], segment, target)
     with counting("computing the curvature") as progress:
         explainer = Explainer(index, progress=progress, device=values["device"])
         explainer.prepare("influence", "refine")

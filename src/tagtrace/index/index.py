@@ -39,8 +39,8 @@ class Index:
     folder: Path
     manifest: Manifest
 
-    def __init__(self, folder: Path, manifest: Manifest, head: Head) -> None:
-        self.folder, self.manifest = folder, manifest
+    def __init__(self, folder: Path, manifest: Manifest, head: Head, tagger_folder: str | Path | None = None) -> None:
+        self.folder, self.manifest, self._tagger_folder = folder, manifest, tagger_folder
         self.head = head
         """In float64, at the optimum of the objective on the stored features unless ``manifest.fit`` says otherwise."""
         self._text: dict[int, dict[str, Tensor]] = {}
@@ -194,7 +194,7 @@ class Index:
         """Like ``tagger``, with the head as it was trained."""
         if folder is None and self._built_with is not None and self._is_own(self._built_with):
             return deepcopy(self._built_with).eval()
-        tagger = load_tagger(folder or self._tagger_path())
+        tagger = load_tagger(folder or self._tagger_folder or self._tagger_path())
         self.check_tagger(tagger)
         return tagger
 
@@ -259,11 +259,11 @@ class Index:
         return self._text[number]
 
 
-def open_index(folder: str | Path, *, verify: bool = False) -> Index:
+def open_index(folder: str | Path, *, verify: bool = False, tagger: str | Path | None = None) -> Index:
     """Open the index that ``build_index`` wrote; the sizes of its files and the checksum of its head are compared.
 
     With ``verify`` all checksums are compared. That reads every file, unless the checksums were correct before and no
-    file has changed since.
+    file has changed since. ``tagger`` is the folder of its tagger, if that has been moved.
     """
     folder = Path(folder)
     manifest = read_manifest(folder)
@@ -274,7 +274,7 @@ def open_index(folder: str | Path, *, verify: bool = False) -> Index:
         check_file(file, folder)
     check_file(manifest.head_file, folder, contents=True)
     head = read_head(folder, manifest.dim, manifest.labels, manifest.head)
-    return Index(folder, manifest, head)
+    return Index(folder, manifest, head, tagger)
 
 
 def open_index_or_tagger(folder: str | Path) -> Index | Tagger:

@@ -15,6 +15,7 @@ from tagtrace.influence.scoring.filters import Filter
 from tagtrace.influence.scoring.norms import gradient_norms, self_influence
 from tagtrace.influence.scoring.scorer import Score
 from tagtrace.influence.scoring.screen import Screen
+from tagtrace.influence.whole.stored import build_whole
 from tagtrace.influence.whole.whole import WholeInfluence
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "TrainingSegment",
     "WhatIf",
     "WholeInfluence",
+    "build_whole",
     "find_candidates",
     "gradient_norms",
     "make_edit",

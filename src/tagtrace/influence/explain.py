@@ -36,6 +36,11 @@ from tagtrace.influence.scoring.candidates import Candidates, SegmentKind, find_
 from tagtrace.influence.scoring.filters import Filter
 from tagtrace.influence.scoring.scorer import Score, Scorer
 from tagtrace.influence.scoring.token_pass import TokenPass
+from tagtrace.influence.sides import ranked_again, strongest
+from tagtrace.influence.whole.flip_whole import WholeFlip
+from tagtrace.influence.whole.slopes import SegmentLosses
+from tagtrace.influence.whole.stored import has_whole, open_whole
+from tagtrace.influence.whole.whole import WholeInfluence
 from tagtrace.tagger.convex.objective import Objective
 from tagtrace.tagger.convex.products import by_loops
 from tagtrace.tagger.head import Head
@@ -44,6 +49,10 @@ from tagtrace.tagger.rows import RowParts
 from tagtrace.tagger.tagger import pick_device
 
 MAKE_QUERY = "make one with make_query or make_queries"
+Retraining = Callable[[RetrainingProgress], None]
+"""Called after each training of the whole tagger."""
+POOL = 4
+"""How many times as many segments are refined as are shown."""
 EditRung = Literal["refine", "verify", "retrain"]
 """The rungs on which the effect of edits is computed."""
 
@@ -81,52 +90,78 @@ class Explainer:
         self.device = pick_device(device)
         self.head = deepcopy(index.head).to(self.device)
         self._scorers: dict[tuple[SegmentKind, int], Scorer] = {}
+        self._asked: dict[int, SegmentLosses] = {}
 
     # Questions
 
     def explain(
         self,
         query: Query,
-        score: Score = "influence",
+        score: Score | None = None,
         kind: SegmentKind = "token",
         top: int = 10,
         *,
         rung: Rung = "screen",
         max_length: int = 3,
         where: Filter | None = None,
+        retrain: RetrainOptions | None = None,
+        progress: Retraining | None = None,
     ) -> Explanation:
         """The strongest supporters and opposers of a query among all training segments of a kind.
 
-        ``screen`` scores every segment to first order. ``refine`` also estimates what happens to the query without
-        each of the strongest, ``verify`` also retrains without each of them. ``where`` filters training segments;
-        ``max_length`` is for the kind ``segment``.
+        ``score`` is ``default_score`` unless it is named. ``screen`` scores every segment to first order. ``refine``
+        also estimates what happens to the query without each of the strongest, for the head, and with the score
+        ``influence`` ranks ``POOL`` times as many by that. ``verify`` also retrains the head without each of
+        those shown, and ``retrain`` instead trains the whole tagger again without each (``retrain`` says how).
+        ``where`` filters training segments; ``max_length`` is for the kind ``segment``.
         """
         check_type("query", query, Query, MAKE_QUERY)
-        (found,) = self.explain_all([query], score, kind, top, rung=rung, max_length=max_length, where=where)
+        (found,) = self.explain_all(
+            [query], score, kind, top, rung=rung, max_length=max_length, where=where, retrain=retrain, progress=progress
+        )
         return found
 
     def explain_all(
         self,
         queries: Sequence[Query],
-        score: Score = "influence",
+        score: Score | None = None,
         kind: SegmentKind = "token",
         top: int = 10,
         *,
         rung: Rung = "screen",
         max_length: int = 3,
         where: Filter | None = None,
+        retrain: RetrainOptions | None = None,
+        progress: Retraining | None = None,
     ) -> Iterator[Explanation]:
         """As ``explain`` for many queries, one after the other; their curvature systems are solved together."""
         check_choice("rung", rung, Rung)
+        score = score or self.default_score
         check_choice("score", score, Score)
         check_at_least(1, top=top)
         scorer = self._scorer(kind, max_length)
+        num_wanted = POOL * top if rung in ("refine", "verify") and score == "influence" else top
         for query, direction in zip(queries, self._directions(queries, score), strict=True):
             which = scorer.every
             if where is not None:
                 which = which[where.keep(self.index, scorer.candidates, query)]
-            found = scorer.score(query, score, which, top, direction)
-            yield self._explanation(query, score, scorer.candidates, len(which), found, top, rung)
+            if score == "whole":
+                found = which, self._whole_scores(query, scorer.candidates)[which]
+            else:
+                found = scorer.score(query, score, which, num_wanted, direction)
+            sides = self._sides(scorer.candidates, found, num_wanted)
+            found = self._explanation(query, score, sides, len(which), top, rung)
+            yield self._train_again(found, retrain, progress) if rung == "retrain" else found
+
+    @property
+    def default_score(self) -> Score:
+        """The score that best foretells what training again does: ``whole`` if the index has it."""
+        return "whole" if has_whole(self.index) else "influence"
+
+    def _whole_scores(self, query: Query, candidates: Candidates) -> Tensor:
+        """The scores of all candidates through the whole tagger, (K,)."""
+        asked = self._asked.setdefault(id(candidates), SegmentLosses(candidates.segments))  # scorers keep candidates
+        return candidates.total(self.whole.segment_scores([query], asked)[0])
 
     def _directions(self, queries: Sequence[Query], score: Score) -> Sequence[Tensor | None]:
         """K^-1 g of each query, (P,), if the score needs it."""
@@ -135,26 +170,41 @@ class Explainer:
         gradients = by_loops(lambda: torch.stack([query.gradient(self.head) for query in queries]))
         return list(self.solver.solve(gradients).value)
 
+    def _sides(self, candidates: Candidates, scored: tuple[Tensor, Tensor], top: int) -> list[list[TrainingSegment]]:
+        """The strongest supporters and opposers."""
+        which, values = scored
+        return [
+            [self._segment(candidates, *one) for one in strongest(values, which, top, sign)] for sign in (1.0, -1.0)
+        ]
+
     def _explanation(
         self,
         query: Query,
         score: Score,
-        candidates: Candidates,
+        sides: list[list[TrainingSegment]],
         num_candidates: int,
-        scored: tuple[Tensor, Tensor],
         top: int,
         rung: Rung,
     ) -> Explanation:
-        which, values = scored
-        sides = [
-            [self._segment(candidates, *one) for one in strongest(values, which, top, sign)] for sign in (1.0, -1.0)
-        ]
         notes: list[str] = []
-        if rung != "screen":
+        if rung in ("refine", "verify"):
             refined = self._refine_all(query, [*sides[0], *sides[1]])
             sides = [refined[: len(sides[0])], refined[len(sides[0]) :]]
-            sides = [[self._verify_if(query, one, rung == "verify", notes) for one in side] for side in sides]
+            if score == "influence":
+                sides = ranked_again(refined)
+            sides = [[self._verify_if(query, one, rung == "verify", notes) for one in side[:top]] for side in sides]
         return Explanation(self.index, query, score, sides[0], sides[1], num_candidates, tuple(notes))
+
+    def _train_again(
+        self, found: Explanation, options: RetrainOptions | None, progress: Retraining | None
+    ) -> Explanation:
+        """The explanation with the effect of each segment on the whole tagger."""
+        shown = [*found.supporters, *found.opposers]
+        groups = [one.edits() for one in shown]
+        effects = retrain_effects(self.index, found.query, groups, options, device=self.device, progress=progress)
+        done = [replace(one, retrained=effect) for one, effect in zip(shown, effects, strict=True)]
+        count = len(found.supporters)
+        return replace(found, supporters=done[:count], opposers=done[count:])
 
     def refine(self, query: Query, segment: TrainingSegment) -> TrainingSegment:
         """The segment with an estimate of its effect on the query; unchanged if it is too long to refine."""
@@ -172,7 +222,7 @@ class Explainer:
         rung: EditRung = "refine",
         *,
         retrain: RetrainOptions | None = None,
-        progress: Callable[[RetrainingProgress], None] | None = None,
+        progress: Retraining | None = None,
     ) -> WhatIf:
         """What happens to the query when all ``edits`` of training labels are made together.
 
@@ -193,7 +243,7 @@ class Explainer:
         if rung == "verify":
             found.effects["verify"] = effect(query, head, head.at(self.retrainer.retrain(edits).theta))
         if rung == "retrain":
-            retrained = retrain_effects(self.index, query, edits, retrain, device=self.device, progress=progress)
+            (retrained,) = retrain_effects(self.index, query, [edits], retrain, device=self.device, progress=progress)
             found.effects["retrain"] = retrained.mean
             found = replace(found, retrained=retrained)
         return found
@@ -207,22 +257,32 @@ class Explainer:
         to: str | Sequence[str] | None = None,
         max_retrainings: int = 100,
         progress: FlipProgress | None = None,
+        *,
+        retrain: RetrainOptions | None = None,
+        retraining: Retraining | None = None,
     ) -> Flip:
         """A small set of at most ``most`` training labels whose edit changes the prediction, checked by retraining.
 
         The prediction is the most likely labelling of the query's segment given the labels around it. ``edit`` says
         whether labels are removed or changed into those they compete with, ``kind`` what is removed at once (ignored
-        when relabelling), ``to`` what the prediction should become (by default, any other labels).
+        when relabelling), ``to`` what the prediction should become (by default, any other labels). With ``retrain``
+        the edits are chosen by the score ``whole`` and checked by training the whole tagger again, not the head.
         """
         check_type("query", query, Query, MAKE_QUERY)
+        if retrain is not None:
+            asked = WholeFlip(self.index, self.whole, self.head, self.rows, retrain, self.device)
+            return asked.flip(query, edit, kind, most, to, retraining)
         flipper = Flipper(self.index, self.refiner, self.retrainer)
         return flipper.flip(query, edit, kind, most, to, max_retrainings, progress)
 
-    def prepare(self, score: Score = "influence", rung: Rung = "screen") -> None:
-        """Compute and invert now the curvature that questions with this score and rung need."""
+    def prepare(self, score: Score | None = None, rung: Rung = "screen") -> None:
+        """Compute now what questions with this score and rung need: the curvature, or the taggers of ``whole``."""
+        score = score or self.default_score
         if score in ("influence", "relative"):
             _ = self.solver
-        if rung != "screen":
+        if score == "whole":
+            _ = self.whole
+        if rung in ("refine", "verify"):
             _ = self.exact
 
     # Steps of explain
@@ -295,6 +355,11 @@ class Explainer:
         return found.to(self.device) if isinstance(found, Cholesky) else found
 
     @cached_property
+    def whole(self) -> WholeInfluence:
+        """What the index stores for scores through the whole tagger."""
+        return open_whole(self.index, self.device)
+
+    @cached_property
     def optimum(self) -> Head:
         """The index's head with its gradient brought down to rounding: the head that edits are compared with.
 
@@ -331,15 +396,3 @@ class Explainer:
 def _exact_kind(head: Head) -> Curvature:
     """How the Hessian is solved with, without damping: ``dense`` or ``cg``."""
     return resolve_curvature("auto", head)
-
-
-def strongest(values: Tensor, which: Tensor, top: int, sign: float) -> list[tuple[int, float]]:
-    """The numbers and values of the ``top`` candidates on one side of zero, strongest first, equal ones in order."""
-    signed = sign * values
-    if len(signed) > top:  # no full sort: there may be very many
-        is_strong = signed >= signed.topk(top).values[-1]
-    else:
-        is_strong = torch.ones_like(signed, dtype=torch.bool)
-    places = (is_strong & (signed > 0)).nonzero()[:, 0]
-    places = places[signed[places].argsort(descending=True, stable=True)][:top]
-    return list(zip(which[places].tolist(), values[places].tolist(), strict=True))

@@ -15,11 +15,13 @@ from tagtrace.data.sentence import Sentence
 from tagtrace.index import Index
 from tagtrace.influence.edits.edit import Edit
 from tagtrace.influence.edits.effect import Effect
+from tagtrace.influence.edits.seed_effects import SeedEffects, seed_effects_to_json
 from tagtrace.influence.query import Query
 from tagtrace.influence.scoring.scorer import Score
 
-Rung = Literal["screen", "refine", "verify"]
-"""How an effect is computed: to first order for all segments, by a close estimate for a few, by exact retraining."""
+Rung = Literal["screen", "refine", "verify", "retrain"]
+"""How an effect is computed: to first order for all segments, by a close estimate for a few, by retraining the head
+exactly, or by training the whole tagger again."""
 
 _REMOVAL = {
     "supporters": "supporters: without these labels the explained labels would be less likely",
@@ -63,16 +65,20 @@ class TrainingSegment:
     refined: Effect | None = field(default=None, repr=False)
     """The estimated effect on the query of removing the segment's labels."""
     verified: Effect | None = field(default=None, repr=False)
-    """The same effect by exact retraining."""
+    """The same effect by exact retraining of the head."""
+    retrained: SeedEffects | None = field(default=None, repr=False)
+    """The same effect on the whole tagger, trained again with several seeds."""
 
     @property
     def effect(self) -> Effect | None:
         """The effect on the highest rung that was computed."""
-        return self.verified or self.refined
+        return (self.retrained and self.retrained.mean) or self.verified or self.refined
 
     @property
     def rung(self) -> Rung:
         """The highest rung that was computed."""
+        if self.retrained is not None:
+            return "retrain"
         return "verify" if self.verified else "refine" if self.refined else "screen"
 
     @property
@@ -124,8 +130,9 @@ class TrainingSegment:
             "score": self.score,
             "rung": self.rung,
             "change": self.change,
-            "predicted_change": None if self.refined is None else self.refined.change,
-            "retrained_change": None if self.verified is None else self.verified.change,
+            "refined_change": None if self.refined is None else self.refined.change,
+            "verified_change": None if self.verified is None else self.verified.change,
+            "retrained": None if self.retrained is None else seed_effects_to_json(self.retrained),
             "probabilities": None if self.effect is None else _probabilities(self.effect, self.index.labels),
             "document": sentence.document,
         }
@@ -196,9 +203,11 @@ class Explanation(Described):
         return Table(title, columns, rows, ("score",))
 
     def _effect_cell(self, one: TrainingSegment) -> str:
-        """The change of loss as predicted and, if verified, as retrained; then the probabilities."""
-        named = (("predicted", one.refined), ("retrained", one.verified))
+        """The change of loss on each rung that was computed, then probabilities."""
+        named = (("refined", one.refined), ("verified", one.verified))
         lines = [f"{effect.change:+.4f} {name}" for name, effect in named if effect is not None]
+        if one.retrained is not None:
+            lines += retrained_lines(one.retrained)
         if one.effect is not None:
             lines += probability_lines(one.effect, self.explained, self.index.labels)
         return "\n".join(lines)
@@ -220,8 +229,9 @@ class Explanation(Described):
                 "score": one.score,
                 "rung": one.rung,
                 "change": one.change,
-                "predicted_change": None if one.refined is None else one.refined.change,
-                "retrained_change": None if one.verified is None else one.verified.change,
+                "refined_change": None if one.refined is None else one.refined.change,
+                "verified_change": None if one.verified is None else one.verified.change,
+                "retrained_change": None if one.retrained is None else one.retrained.mean.change,
                 "p_before": None if one.effect is None else exp(-one.effect.before),
                 "p_after": None if one.effect is None else exp(-one.effect.after),
                 "sentence": one.sentence.id,
@@ -235,6 +245,14 @@ class Explanation(Described):
             for name, side in self.sides().items()
             for one in side
         ]
+
+
+def retrained_lines(found: SeedEffects) -> list[str]:
+    """The mean change of the loss, its interval, and in how many seeds the prediction changes."""
+    lines = [f"{found.mean.change:+.4f} retrained"]
+    if found.interval is not None:
+        lines.append(f"({found.interval[0]:+.3f} to {found.interval[1]:+.3f})")
+    return [*lines, f"changes in {found.num_flips} of {len(found.effects)} seeds"]
 
 
 def probability_lines(effect: Effect, explained: tuple[str, ...], labels: LabelSet) -> list[str]:

@@ -63,7 +63,7 @@ def test_effects_are_those_of_taggers_trained_by_hand(
 ) -> None:
     edit, asked = entity(index), query(index)
     options = RetrainOptions(2, 1, tmp_path / "work")
-    found = retrain_effects(index, asked, [edit], options)
+    found = retrain_effects(index, asked, [[edit]], options)[0]
     recipe = Recipe.of(index.trained_tagger())
     for place, seed in enumerate((3, 4)):
         for side, sentences in (("before", TRAIN), ("after", edited_sentences(index, TRAIN, [edit]))):
@@ -89,11 +89,11 @@ def test_effects_are_those_of_taggers_trained_by_hand(
     assert f"the prediction changes in {found.num_flips} of 2" in text
     assert again.to_json()["retrained"]["num_seeds"] == 2
     with pytest.raises(OptionError, match="another run"):
-        retrain_effects(index, asked.with_labels(torch.tensor([0])), [edit], options)
+        retrain_effects(index, asked.with_labels(torch.tensor([0])), [[edit]], options)
     other = new_tagger(Lexical(LexicalOptions(buckets=64, width=6, hidden=7)), LABELS)  # the same but for its encoder
     other.record = index.trained_tagger().record
     with pytest.raises(OptionError, match="another run"):
-        retrain_effects(index, asked, [edit], RetrainOptions(2, 1, tmp_path / "work", other))
+        retrain_effects(index, asked, [[edit]], RetrainOptions(2, 1, tmp_path / "work", other))
 
 
 def test_intervals_are_those_of_student() -> None:
@@ -114,6 +114,6 @@ def test_intervals_are_those_of_student() -> None:
 def test_what_cannot_be_retrained(index: Index) -> None:
     asked = query(index)
     with pytest.raises(OptionError, match="make_query"):
-        retrain_effects(index, Query(asked.features, asked.labels, asked.start, asked.stop), [entity(index)])
+        retrain_effects(index, Query(asked.features, asked.labels, asked.start, asked.stop), [[entity(index)]])
     with pytest.raises(OptionError, match="num_seeds"):
         RetrainOptions(0)

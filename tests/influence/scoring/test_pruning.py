@@ -9,7 +9,6 @@ import torch
 
 from tagtrace.index import Shard, token_errors
 from tagtrace.influence import Candidates, SegmentKind
-from tagtrace.influence.explain import strongest
 from tagtrace.influence.scoring import scorer as scorer_module
 from tagtrace.influence.scoring import screen as screen_module
 from tagtrace.influence.scoring.candidates import find_segments
@@ -17,6 +16,7 @@ from tagtrace.influence.scoring.same_length import SameLength
 from tagtrace.influence.scoring.scorer import Scorer
 from tagtrace.influence.scoring.screen import Screen
 from tagtrace.influence.scoring.token_pass import TokenPass
+from tagtrace.influence.sides import strongest
 from tagtrace.tagger import Head, HeadOptions
 from tagtrace.tagger.convex import products
 from tagtrace.tagger.rows import RowParts, Rows

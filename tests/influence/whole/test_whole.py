@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +15,11 @@ from tagtrace.data.invented import generate
 from tagtrace.influence import Query
 from tagtrace.influence.whole import gradient_kernel
 from tagtrace.influence.whole.gradient_kernel import sentence_kernel
-from tagtrace.influence.whole.layers import HEAD, linear_layers
-from tagtrace.influence.whole.whole import EarlyTagger, WholeInfluence
+from tagtrace.influence.whole.slopes import SegmentLosses
+from tagtrace.influence.whole.weights import weights_of
+from tagtrace.influence.whole.whole import EarlyTagger, WholeInfluence, train_early
 from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, Tagger, TrainOptions, crf, new_tagger, train_tagger
+from tagtrace.tagger.recipe import Recipe
 from tagtrace.tagger.rows import pad_rows
 from tagtrace.tagger.tagger import Example
 
@@ -40,6 +43,11 @@ def early(tagger: Tagger) -> EarlyTagger:
     return EarlyTagger(tagger, examples, sentence_kernel(tagger, examples, RECIPE))
 
 
+def several(num_seeds: int) -> WholeInfluence:
+    recipe = Recipe.of(trained())
+    return WholeInfluence(tuple(train_early(recipe, SENTENCES, seed) for seed in range(num_seeds)))
+
+
 def query(sentence: Sentence = CORPUS.dev[0], start: int = 0, stop: int = 2) -> Query:
     labels = torch.tensor(LABELS.encode(sentence.labels))
     return Query(torch.zeros(len(sentence), 11), labels, start, stop, sentence)
@@ -51,12 +59,12 @@ def gradient(tagger: Tagger, example: Example, segment: tuple[int, int]) -> Tens
     lengths = torch.tensor([example.length])
     labels = pad_rows(torch.tensor(example.labels), lengths)
     crf.conditional_loss(tagger.scores([example]), labels, torch.tensor([[0, *segment]])).sum().backward()
-    parts = [tagger.head.weight.grad, *(p.grad for name, p in tagger.head.named_parameters() if name != "weight")]
-    flat = [part.flatten() for part in parts if part is not None]
-    for layer in linear_layers(tagger).values():
-        parts = [part.grad for part in (layer.weight, layer.bias)]
-        flat.append(torch.cat([part.view(len(layer.weight), -1) for part in parts if part is not None], 1).flatten())
-    return torch.cat(flat).clone()
+    found = {name: weight.grad for name, weight in weights_of(tagger).items()}
+    return torch.cat([part.flatten() for _, part in head_first(found) if part is not None]).clone()
+
+
+def head_first(parts: dict[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(parts.items(), key=lambda pair: not pair[0].startswith("head."))
 
 
 def scale(tagger: Tagger, gradients: Tensor) -> Tensor:
@@ -64,7 +72,7 @@ def scale(tagger: Tagger, gradients: Tensor) -> Tensor:
     mean, variance = gradients.mean(0), gradients.var(0, correction=0)
     found = 1.0 / ((mean.square() + variance / RECIPE.batch_size).sqrt() + 1e-8)
     found[: tagger.head.num_parameters] *= 1e-2 / 3e-3
-    return found
+    return found.bfloat16().double()
 
 
 @pytest.mark.parametrize("head", HEADS, ids=str)
@@ -84,13 +92,45 @@ def test_scores_are_those_of_dense_matrices(head: HeadOptions) -> None:
     direction = torch.linalg.solve(fisher, mine * root) * root  # V
     sentences = every @ direction
     torch.testing.assert_close(
-        member.sentence_scores(asked), sentences, rtol=1e-3, atol=1e-3 * float(sentences.abs().max())
+        member.sentence_scores([asked])[0], sentences, rtol=5e-3, atol=5e-3 * float(sentences.abs().max())
     )
     segments = torch.tensor([[0, 0, 1], [3, 1, 3], [5, 0, examples[5].length], [5, 2, 3]])
     expected = torch.stack([gradient(tagger, examples[i], (a, b)) @ direction for i, a, b in segments.tolist()])
-    found = member.segment_scores(asked, segments)
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
-    assert float(found[2]) == pytest.approx(float(sentences[5]), rel=1e-2)
+    found = member.scores([asked], SegmentLosses(segments))[0]
+    torch.testing.assert_close(found, expected, rtol=5e-3, atol=5e-3 * float(expected.abs().max()))
+    assert float(found[2]) == pytest.approx(float(sentences[5]), rel=3e-2)
+    other = torch.tensor([[LABELS.index("O")], [LABELS.index("B-ORG")]])
+    tokens = torch.tensor([[0, 0, 1], [5, 2, 3]])
+    changed = [gradient(tagger, relabelled(examples[i], t, int(label)), (t, t + 1)) @ direction
+               for (i, t, _), label in zip(tokens.tolist(), other, strict=True)]  # fmt: skip
+    found = member.scores([asked], SegmentLosses(tokens, other))[0]
+    torch.testing.assert_close(found, torch.stack(changed), rtol=5e-3, atol=5e-3 * float(expected.abs().max()))
+
+
+def test_sentences_outside_the_fisher_matrix_have_scores_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    tagger = trained()
+    all_in = early(tagger)
+    monkeypatch.setattr(gradient_kernel, "MOST", 6)
+    some = early(tagger)
+    assert some.kernel.members.tolist() == [0, 2, 4, 6, 8, 10]
+    found, expected = some.sentence_scores([query()])[0], all_in.sentence_scores([query()])[0]
+    assert len(found) == len(SENTENCES)
+    assert float(torch.corrcoef(torch.stack([found, expected]))[0, 1]) > 0.9
+
+
+def relabelled(example: Example, token: int, label: int) -> Example:
+    return replace(example, labels=[*example.labels[:token], label, *example.labels[token + 1 :]])
+
+
+def test_a_sketch_keeps_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    tagger = trained()
+    examples = [tagger.prepare(sentence) for sentence in SENTENCES]
+    exact = sentence_kernel(tagger, examples, RECIPE).matrix
+    monkeypatch.setattr(gradient_kernel, "SKETCH", 500)
+    rough = sentence_kernel(tagger, examples, RECIPE).matrix
+    sizes = exact.diagonal().sqrt()
+    errors = ((rough - exact) / sizes / sizes.unsqueeze(1)).abs()
+    assert 0 < float(errors.max()) < 6 / 500**0.5
 
 
 def test_blocks_and_groups_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,24 +140,22 @@ def test_blocks_and_groups_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(gradient_kernel, "CPU_BYTES", 4000)
     found = sentence_kernel(tagger, examples, RECIPE)
     torch.testing.assert_close(found.matrix, expected.matrix, rtol=1e-4, atol=1e-4)
-    assert found.scales.keys() == expected.scales.keys() == {HEAD, "near.linear", "far.linear"}
+    assert found.scales.keys() == expected.scales.keys() == weights_of(tagger).keys()
 
 
 def test_a_sentence_supports_its_own_labels() -> None:
-    whole = WholeInfluence.build(trained(), SENTENCES, num_seeds=2)
+    whole = several(2)
     assert len(whole.members) == 2
     asked = query(SENTENCES[4], 0, len(SENTENCES[4]))
-    assert int(whole.sentence_scores(asked).argmax()) == 4
+    assert int(whole.sentence_scores([asked])[0].argmax()) == 4
     tokens = torch.tensor([[i, t, t + 1] for i, sentence in enumerate(SENTENCES) for t in range(len(sentence))])
-    assert int(tokens[whole.segment_scores(asked, tokens).argmax(), 0]) == 4
+    assert int(tokens[whole.segment_scores([asked], tokens)[0].argmax(), 0]) == 4
 
 
-def test_a_query_needs_its_sentence_and_a_seed() -> None:
-    whole = WholeInfluence.build(trained(), SENTENCES, num_seeds=1)
+def test_a_query_needs_its_sentence() -> None:
+    whole = several(1)
     with pytest.raises(OptionError, match="make_query"):
-        whole.sentence_scores(replace(query(), sentence=None))
-    with pytest.raises(OptionError, match="num_seeds 0"):
-        WholeInfluence.build(trained(), SENTENCES, num_seeds=0)
+        whole.sentence_scores([replace(query(), sentence=None)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -133,9 +171,9 @@ def test_scores_of_confident_queries_are_right_too(certain: float, dtype: torch.
     mine = gradient(member.tagger, member.tagger.prepare(sentence), (0, 1))
     expected = every @ (scale(member.tagger, every) * mine)
     member = EarlyTagger(member.tagger.to(dtype), member.examples, member.kernel)
-    found = member.products(member.gradient(query(sentence, 0, 1)))
+    found = next(member._products([query(sentence, 0, 1)]))[1][0]
     error = float((found - expected).norm() / expected.norm())
-    assert error < (2e-3 if dtype == torch.float64 else 3e-2)
+    assert error < (5e-3 if dtype == torch.float64 else 3e-2)
 
 
 def test_a_query_without_a_gradient_has_no_influence() -> None:
@@ -145,5 +183,13 @@ def test_a_query_without_a_gradient_has_no_influence() -> None:
         member.tagger.head.weight[LABELS.index("O"), -1] = 800.0
     sentence = CORPUS.dev[0]
     asked = query(sentence.with_labels(["O"] * len(sentence)), 0, 1)
-    assert not member.sentence_scores(asked).any()
-    assert not member.segment_scores(asked, torch.tensor([[0, 0, 1], [1, 0, 1]])).any()
+    assert not member.sentence_scores([asked]).any()
+    assert not member.scores([asked], SegmentLosses(torch.tensor([[0, 0, 1], [1, 0, 1]]))).any()
+
+
+def test_many_queries_have_the_scores_of_one_at_a_time() -> None:
+    member = early(trained())
+    queries = [query(sentence, 0, 1) for sentence in CORPUS.dev[:5]]
+    one_by_one = torch.cat([member.sentence_scores([one]) for one in queries])
+    together = member.sentence_scores(queries)
+    torch.testing.assert_close(together, one_by_one, rtol=5e-3, atol=5e-3 * float(together.abs().max()))

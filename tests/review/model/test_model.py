@@ -217,7 +217,7 @@ def test_training_again_agrees_with_the_library(
     options = RetrainOptions(2, 1, tagger=ada.review.the_model().tagger)
     assert file.dev is not None
     (sentence,) = [one for one in read_corpus(file.dev).sentences if one.id == error["sentence"]]
-    effects = retrain_effects(index, replace(query_of(ada, file, error), sentence=sentence), same, options)
+    effects = retrain_effects(index, replace(query_of(ada, file, error), sentence=sentence), [same], options)[0]
     assert (answer["rung"], answer["num_seeds"], answer["num_flips"]) == ("retrain", 2, effects.num_flips)
     assert (answer["loss_before"], answer["loss_after"]) == pytest.approx(
         (effects.mean.before, effects.mean.after), rel=1e-4

@@ -35,6 +35,7 @@ from tagtrace.influence.edits.effect import Effect, effect, effect_to_json, prob
 from tagtrace.influence.edits.margin import Gap, Margin, best_labels
 from tagtrace.influence.edits.refine import Refiner
 from tagtrace.influence.edits.retrain import Retrainer
+from tagtrace.influence.edits.seed_effects import SeedEffects, seed_effects_to_json
 from tagtrace.influence.options import check_at_least, check_choice
 from tagtrace.influence.query import Query
 from tagtrace.tagger.head import Head
@@ -73,6 +74,8 @@ class Flip(Described):
     is_minimal: bool
     """Whether retraining showed that no single edit can be left out."""
     num_retrainings: int
+    retrained: SeedEffects | None = None
+    """If the whole tagger was trained again: for each seed, what ``effect`` is the mean of."""
 
     @property
     def verdict(self) -> str:
@@ -82,17 +85,21 @@ class Flip(Described):
         if not self.found:
             margins = f"margin {self.margin_before:.3f} -> {self.margin_after:.3f}"
             return f"not found: after editing {size}, the prediction is still {after} ({margins}; {times})"
+        if self.retrained is not None:
+            seeds = f"{self.retrained.num_flips} of {counted(len(self.retrained.effects), 'seed')}"
+            return f"editing {size} changes the best labels from {before} to {after} in {seeds} ({times})"
         minimal = "none can be left out" if self.is_minimal else "whether each is needed was not checked"
         return f"editing {size} changes the best labels from {before} to {after}; {minimal} ({times})"
 
     def describe(self) -> list[str | Table]:
+        after = "after, verified" if self.retrained is None else "after, retrained"
         how = "relabel" if any(edit.labels is not None for edit in self.edits) else "remove"
         return [
             "",
             *self.query.describe(),
             self.verdict,
             edit_table(self.index, self.edits, f"training labels to {how}, strongest first"),
-            probability_table(self.index.labels, self.query, {"after retraining": self.effect}),
+            probability_table(self.index.labels, self.query, {after: self.effect}),
             "These are probabilities of single labels; the prediction is the best labelling of all tokens together, so "
             "the two may differ.",
         ]
@@ -108,7 +115,8 @@ class Flip(Described):
             "labels_after": list(self.index.labels.decode(self.labels_after)),
             "margin_before": self.margin_before,
             "margin_after": self.margin_after,
-            "effects": {"verify": effect_to_json(self.effect, self.index.labels)},
+            "effects": {"retrain" if self.retrained else "verify": effect_to_json(self.effect, self.index.labels)},
+            "retrained": None if self.retrained is None else seed_effects_to_json(self.retrained),
             "edits": self.to_records(),
         }
 

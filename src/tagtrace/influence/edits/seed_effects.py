@@ -119,33 +119,35 @@ class _Asked:
 def retrain_effects(
     index: Index,
     query: Query,
-    edits: Sequence[Edit],
+    groups: Sequence[Sequence[Edit]],
     options: RetrainOptions | None = None,
     *,
     device: str | torch.device = "cpu",
     progress: Callable[[RetrainingProgress], None] | None = None,
-) -> SeedEffects:
-    """The effect on ``query`` of the ``edits``, after the whole tagger is trained again by its recipe."""
+) -> list[SeedEffects]:
+    """The effect on ``query`` of each group of edits, after the whole tagger is trained again by its recipe."""
     options = options or RetrainOptions()
     if query.sentence is None:
         raise OptionError("this query has no sentence to encode; make it with make_query")
     tagger = options.tagger if isinstance(options.tagger, Tagger) else index.trained_tagger(options.tagger)
     recipe = Recipe.of(tagger, options.encoder)
     sentences = [index.sentence(number) for number in range(index.num_sentences)]
-    sides = {"before": sentences, f"after-{_digest(edits)}": edited_sentences(index, sentences, edits)}
-    first = recipe.options.seed
-    variants = [
-        Variant(f"{name}-{seed}", side, seed)
-        for seed in range(first, first + options.num_seeds)
-        for name, side in sides.items()
-    ]
+    names = [f"after-{_digest(edits)}" for edits in groups]
+    sides = {"before": sentences}
+    sides |= {name: edited_sentences(index, sentences, edits) for name, edits in zip(names, groups, strict=True)}
+    seeds = range(recipe.options.seed, recipe.options.seed + options.num_seeds)
+    variants = [Variant(f"{name}-{seed}", side, seed) for seed in seeds for name, side in sides.items()]
     asked = _Asked(query.sentence, tuple(query.labels.tolist()), query.start, query.stop)
     found = retrain_all(
         recipe, variants, asked, device=device, num_processes=options.num_processes,
         work=None if options.work is None else (options.work, _owner(index, recipe, asked, device)), progress=progress,
     )  # fmt: skip
-    pairs = zip(found[::2], found[1::2], strict=True)
-    return SeedEffects(tuple(_effect(before, after, query.stop - query.start) for before, after in pairs))
+    rows = {variant.name: row for variant, row in zip(variants, found, strict=True)}
+    size = query.stop - query.start
+    return [
+        SeedEffects(tuple(_effect(rows[f"before-{seed}"], rows[f"{name}-{seed}"], size) for seed in seeds))
+        for name in names
+    ]
 
 
 def edited_sentences(index: Index, sentences: Sequence[Sentence], edits: Sequence[Edit]) -> list[Sentence]:

@@ -30,10 +30,10 @@ Estimate = Literal["refine", "step", "verify", "retrain"]
 """How an effect was computed: a close estimate, one Newton step (for edits of very many sentences), retraining of the
 head, or training the whole tagger again."""
 COLUMNS: dict[Estimate, str] = {
-    "refine": "predicted after",
-    "step": "after one Newton step",
-    "verify": "after retraining",
-    "retrain": "after training again",
+    "refine": "after, refined",
+    "step": "after, one Newton step",
+    "verify": "after, verified",
+    "retrain": "after, retrained",
 }
 
 
@@ -73,7 +73,7 @@ class WhatIf(Described):
         named = {COLUMNS[name]: effect for name, effect in self.effects.items() if name != "retrain"}
         found.append(probability_table(self.index.labels, self.query, named))
         for name, one in named.items():
-            found.append(f"loss of {' '.join(self.explained)}: {one.before:.4f}, {name} {one.after:.4f}")
+            found.append(f"loss of {' '.join(self.explained)}: {one.before:.4f}; {name} {one.after:.4f}")
         return found if self.retrained is None else [*found, *self._describe_retrained(self.retrained)]
 
     def _describe_retrained(self, retrained: SeedEffects) -> list[str | Table]:
@@ -84,7 +84,7 @@ class WhatIf(Described):
             "",
             f"the whole tagger trained again, with and without the edits, mean of {count} seed{'s' * (count > 1)}:",
             probability_table(self.index.labels, self.query, {COLUMNS["retrain"]: mean}),
-            f"loss of {' '.join(self.explained)}: {mean.before:.4f}, {COLUMNS['retrain']} {mean.after:.4f} "
+            f"loss of {' '.join(self.explained)}: {mean.before:.4f}; {COLUMNS['retrain']} {mean.after:.4f} "
             f"(change {mean.change:+.4f}{within})",
             f"the prediction changes in {retrained.num_flips} of {count}",
         ]

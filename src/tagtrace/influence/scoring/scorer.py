@@ -8,6 +8,8 @@
 | ``neighbour`` | cosine of the mean features of the two segments |
 | ``neighbour-dot`` | their dot product |
 | ``neighbour-label`` | the cosine where the training segment has the query's label (``filters``), minus it otherwise |
+
+These are about the head; ``whole`` goes through the encoder too (``whole``).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from tagtrace.tagger.convex.products import by_loops
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import RowParts
 
-Score = Literal["influence", "cosine", "relative", "neighbour", "neighbour-dot", "neighbour-label"]
+Score = Literal["whole", "influence", "cosine", "relative", "neighbour", "neighbour-dot", "neighbour-label"]
 
 MAX_WORK = 1e11
 """Maximum number of multiply-adds for exact self-influences; beyond it, only a shortlist gets them."""

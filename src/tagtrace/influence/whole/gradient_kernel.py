@@ -1,10 +1,10 @@
-"""The kernel of the training sentences: the products of their gradients in the weights of the whole tagger.
+"""The kernel of training sentences: the products of their gradients in the weights of the whole tagger.
 
     K_ij = g_i^T S g_j,   S = diag(rate / sqrt(v)),   v = mean(g)^2 + var(g) / batch size
 
 S is about the step that Adam takes in each weight: v is the mean square of the gradient of a batch, from all sentences
-at one theta, without dropout and momentum. The influence of sentence
-i on a query q is g_q^T S^(1/2) (F + lambda I)^-1 S^(1/2) g_i with the weighted empirical Fisher matrix of the sentences
+at one theta, without dropout and momentum. The influence of sentence i on a query q is
+g_q^T S^(1/2) (F + lambda I)^-1 S^(1/2) g_i with the weighted empirical Fisher matrix of the sentences
 
     F = sum_i w_i S^(1/2) g_i g_i^T S^(1/2),   w_i = 1 / |S^(1/2) g_i| (up to a factor).
 
@@ -13,42 +13,51 @@ inversion lemma all of this needs K and k_i = g_q^T S g_i alone:
 
     (F + lambda I)^-1 S^(1/2) g_q = (S^(1/2) g_q - sum_i c_i S^(1/2) g_i) / lambda,
     c = W^(1/2) (W^(1/2) K W^(1/2) + lambda I)^-1 W^(1/2) k.
+
+K is that of sketches of SKETCH numbers: each entry of S^(1/2) g gets a random sign and is added to number (its place
+modulo SKETCH), which keeps products up to an error of about |g_i| |g_j| / sqrt(SKETCH).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from tagtrace._progress import Progress
-from tagtrace.influence.whole.layers import HEAD, Factored, linear_layers, sentence_factors
-from tagtrace.tagger.tagger import Example, Tagger
+from tagtrace.influence.whole.gradients import MAX_TOKENS, Looked, Outer, Part, Plain, batch_gradients
+from tagtrace.influence.whole.weights import HEAD, Vector, weights_of
+from tagtrace.tagger.tagger import Example, Tagger, length_batches
 from tagtrace.tagger.training import TrainOptions
 
 DAMPING = 1.0
 """lambda, as a share of the mean of w_i K_ii."""
 TINY = 1e-8
 """Adam's epsilon."""
-CPU_BYTES, DEVICE_SHARE = 2**28, 0.15
-"""Memory for the factors of some layers, and again for the gradients of some sentences in one layer: bytes, and on a
-GPU a share of what is free."""
+SKETCH = 65_536
+MOST = 4_000
+"""Sentences that F is made of, at most: evenly spaced among all."""
+CPU_BYTES, DEVICE_BYTES = 2**27, 2**30
 
 
 @dataclass(frozen=True)
 class GradientKernel:
-    """K of N sentences, and S for each layer, in the order of ``Factored.dense``."""
+    """K of the sentences ``members``, and S for each weight, rounded to bfloat16."""
 
     matrix: Tensor
-    """(N, N) float32"""
-    scales: dict[str, Tensor]
+    """(M, M) float32"""
+    scales: Vector
+    members: Tensor
+    """Numbers of sentences, (M,)."""
 
     @cached_property
     def weights(self) -> Tensor:
-        """w (N,), 1 for a sentence of mean size."""
+        """w (M,), 1 for a sentence of mean size."""
         sizes = self.matrix.diagonal().double()
         return (sizes / sizes.mean()).clamp(min=1e-12).rsqrt()
 
@@ -65,86 +74,157 @@ class GradientKernel:
         return torch.linalg.cholesky(matrix)
 
     def coefficients(self, products: Tensor) -> Tensor:
-        """c (Q, N) for k (Q, N)."""
+        """c (Q, M) for k (Q, M)."""
         root = self.weights.sqrt()
         return (torch.cholesky_solve((products.double() * root).T, self._factor).T * root).to(products)
 
     def scores(self, products: Tensor) -> Tensor:
-        """The influence of every sentence for k (Q, N), (Q, N)."""
+        """The influence of the members for k (Q, M), (Q, M)."""
         return (products.double() - self.coefficients(products.double()) @ self.matrix.double()) / self.damping
+
+
+Batches = Iterator[tuple[list[int], dict[str, Part]]]
+"""Numbers of some sentences, and their gradients in each weight."""
 
 
 @torch.no_grad()
 def sentence_kernel(
     tagger: Tagger, examples: Sequence[Example], recipe: TrainOptions, progress: Progress | None = None
 ) -> GradientKernel:
-    """The kernel of the examples; ``progress`` counts layers."""
-    names = [HEAD, *linear_layers(tagger)]
-    matrix = torch.zeros(len(examples), len(examples), device=tagger.device)
-    scales: dict[str, Tensor] = {}
-    for some in _groups(tagger, examples, names):
-        for name, factored in sentence_factors(tagger, examples, some).items():
-            rate = _relative_rate(tagger, recipe) if name == HEAD else 1.0
-            scales[name] = rate * _adam_scale(factored, recipe.batch_size)
-            _add_products(matrix, factored, scales[name])
+    """The kernel of the examples, of at most ``MOST`` of them; ``progress`` counts sentences, which are read twice."""
+    step = -(-len(examples) // MOST)
+    members = torch.arange(0, len(examples), step)
+    some = [examples[i] for i in members.tolist()]
+    first, second = (_counted(progress, 2 * len(some), before) for before in (0, len(some)))
+    with fast_products():
+        scales = _adam_scales(tagger, len(some), recipe, sentence_gradients(tagger, some, first))
+        sketch, sketches = _Sketch(scales), torch.zeros(len(some), SKETCH, device=tagger.device)
+        for indices, gradients in sentence_gradients(tagger, some, second):
+            sketches[torch.tensor(indices, device=tagger.device)] = sketch.of_batch(gradients, len(indices))
+    return GradientKernel((sketches @ sketches.T).cpu(), scales, members)
+
+
+def _counted(progress: Progress | None, total: int, before: int) -> Progress | None:
+    return None if progress is None else lambda done, _: progress(before + done, total)
+
+
+def sentence_gradients(tagger: Tagger, examples: Sequence[Example], progress: Progress | None = None) -> Batches:
+    """The gradients of all examples, batch by batch."""
+    done = 0
+    for indices in length_batches([example.length for example in examples], MAX_TOKENS):
+        yield indices, batch_gradients(tagger, [examples[i] for i in indices])
+        done += len(indices)
         if progress is not None:
-            progress(len(scales), len(names))
-    return GradientKernel(matrix.cpu(), scales)
+            progress(done, len(examples))
 
 
-def _relative_rate(tagger: Tagger, recipe: TrainOptions) -> float:
-    """The head's learning rate, relative to the encoder's."""
+def blocks(part: Outer | Plain, count: int) -> Iterator[tuple[slice, Tensor]]:
+    """The gradients (b, size) of some of ``count`` sentences at a time: so many that they fit into memory."""
+    size = part.values.shape[1] if isinstance(part, Plain) else part.inputs.shape[1] * part.outputs.shape[1]
+    device = part.values.device if isinstance(part, Plain) else part.inputs.device
+    room = max(memory_of(device) // (4 * size), 1)
+    for start in range(0, count, room):
+        some = slice(start, min(start + room, count))
+        yield some, part.dense(some)
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes for the gradients of some sentences in one matrix."""
+    return DEVICE_BYTES if device.type == "cuda" else CPU_BYTES
+
+
+@contextmanager
+def fast_products() -> Iterator[None]:
+    """On a GPU, products of float32 are rounded to ten bits inside the block: enough for sums of so many."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def _adam_scales(tagger: Tagger, count: int, recipe: TrainOptions, batches: Batches) -> dict[str, Tensor]:
+    """rate / sqrt(v) for each weight, relative to the encoder's rate."""
+    moments: dict[str, tuple[Tensor, Tensor]] = {}
+    weights = weights_of(tagger)
+    for indices, gradients in batches:
+        for name, part in gradients.items():
+            if name not in moments:
+                zeros = torch.zeros(weights[name].numel(), device=tagger.device)
+                moments[name] = zeros, zeros.clone()
+            _add_moments(part, len(indices), *moments[name])
     rate = recipe.learning_rate or tagger.encoder.learning_rate
-    return (recipe.head_learning_rate or rate) / rate
+    of_head = (recipe.head_learning_rate or rate) / rate
+    scales = {
+        name: _adam_scale(total / count, squares / count, recipe.batch_size)
+        for name, (total, squares) in moments.items()
+    }
+    return {name: (of_head * one if name.startswith(HEAD) else one).bfloat16() for name, one in scales.items()}
 
 
-def _groups(tagger: Tagger, examples: Sequence[Example], names: Sequence[str]) -> list[list[str]]:
-    """Layers whose factors fit into memory together; a row is assumed to be a token and a half."""
-    layers, num_rows = linear_layers(tagger), 1.5 * sum(example.length for example in examples)
-    groups, used = list[list[str]](), float("inf")
-    for name in names:
-        layer = layers.get(name)
-        width = tagger.head.dim + tagger.head.num_labels if layer is None else layer.in_features + layer.out_features
-        size = 4 * num_rows * width
-        if used + size > _num_bytes(tagger.device):
-            groups.append([])
-            used = 0.0
-        groups[-1].append(name)
-        used += size
-    return groups
+def _add_moments(part: Part, count: int, total: Tensor, squares: Tensor) -> None:
+    """Add the sums of gradients and of their squares."""
+    if isinstance(part, Looked):
+        values = part.values.float()
+        total.view(-1, values.shape[1]).index_add_(0, part.rows, values)
+        squares.view(-1, values.shape[1]).index_add_(0, part.rows, values.square())
+        return
+    for _, dense in blocks(part, count):
+        total += dense.sum(0)
+        squares += torch.linalg.vector_norm(dense, dim=0).square_()
 
 
-def _num_bytes(device: torch.device) -> int:
-    return int(DEVICE_SHARE * torch.cuda.mem_get_info(device)[1]) if device.type == "cuda" else CPU_BYTES
-
-
-def _blocks(factored: Factored) -> list[slice]:
-    """Sentences whose gradients fit into memory together."""
-    count = len(factored.counts)
-    size = max(_num_bytes(factored.inputs.device) // (4 * factored.size), 1)
-    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
-
-
-def _adam_scale(factored: Factored, batch_size: int) -> Tensor:
+def _adam_scale(mean: Tensor, square: Tensor, batch_size: int) -> Tensor:
     """1 / sqrt(v) for the mean of ``batch_size`` sentences, (size,)."""
-    count, total, squares = len(factored.counts), torch.zeros(()), torch.zeros(())
-    for some in _blocks(factored):
-        gradients = factored.dense(some)
-        total, squares = total.to(gradients) + gradients.sum(0), squares.to(gradients) + gradients.square().sum(0)
-    mean = total / count
-    variance = (squares / count - mean.square()).clamp(min=0.0)
+    variance = (square - mean.square()).clamp(min=0.0)
     size = (mean.square() + variance / batch_size).sqrt()
     return torch.where(size > 0, 1.0 / (size + TINY), 0.0)  # what no sentence teaches does not move
 
 
-def _add_products(matrix: Tensor, factored: Factored, scale: Tensor) -> None:
-    """Add g_i^T S g_j to (N, N)."""
-    root, blocks = scale.sqrt(), _blocks(factored)
-    for place, rows in enumerate(blocks):
-        left = factored.dense(rows).mul_(root)
-        for columns in blocks[: place + 1]:
-            right = left if columns == rows else factored.dense(columns).mul_(root)
-            product = left @ right.T
-            matrix[rows, columns] += product
-            if columns != rows:
-                matrix[columns, rows] += product.T
+class _Sketch:
+    """Sketches S^(1/2) g; exact, up to signs, if there are at most SKETCH weights."""
+
+    def __init__(self, scales: Vector) -> None:
+        generator, first = torch.Generator().manual_seed(0), 0  # the same on every device
+        self.roots: Vector = {}
+        """S^(1/2) with random signs."""
+        self.first: dict[str, int] = {}
+        """The place of each part's first number."""
+        for name, scale in sorted(scales.items()):
+            signs = torch.randint(0, 2, scale.shape, generator=generator, dtype=torch.int8) * 2 - 1
+            self.roots[name] = scale.float().sqrt() * signs.to(scale.device)
+            is_small = len(scale) < SKETCH
+            self.first[name] = first if is_small else 0
+            first = (first + is_small * len(scale)) % SKETCH
+
+    def of_batch(self, gradients: dict[str, Part], count: int) -> Tensor:
+        """Of the ``count`` sentences of a batch, (count, SKETCH)."""
+        found = self.roots[f"{HEAD}weight"].new_zeros(count, SKETCH)
+        for name, part in gradients.items():
+            if isinstance(part, Looked):
+                self._add_looked(found, name, part)
+                continue
+            for some, dense in blocks(part, count):
+                _add_folded(found[some], dense.mul_(self.roots[name]), self.first[name])
+        return found
+
+    def _add_looked(self, found: Tensor, name: str, part: Looked) -> None:
+        width = part.values.shape[1]
+        places = part.rows.unsqueeze(1) * width + torch.arange(width, device=found.device)  # (U, width)
+        values = part.values.float() * self.roots[name][places]
+        there = part.sentences.unsqueeze(1) * SKETCH + (places + self.first[name]) % SKETCH
+        found.view(-1).index_add_(0, there.flatten(), values.flatten())
+
+
+def _add_folded(found: Tensor, values: Tensor, first: int) -> None:
+    """Add (b, size) to (b, SKETCH): each value at its place, counted from ``first``, modulo SKETCH."""
+    size = values.shape[1]
+    if first + size <= SKETCH:
+        found[:, first : first + size] += values
+        return
+    whole = size // SKETCH * SKETCH if first == 0 else 0
+    if whole:
+        found += values[:, :whole].view(len(values), -1, SKETCH).sum(1)
+    rest = F.pad(values[:, whole:], (first, -(first + size - whole) % SKETCH))
+    found += rest.view(len(values), -1, SKETCH).sum(1)

@@ -8,40 +8,39 @@ sentence teaches; later most losses are nearly zero. Scores of the seeds are ave
 
 for the conditional loss of a training segment z (``gradient_kernel``). The gradient of a segment is never computed:
 with V = S^(1/2) (F + lambda I)^-1 S^(1/2) g_q, the score is the derivative along V of the segment's loss, for all
-segments at once the difference of two passes over the training data, with the weights theta + h V and theta - h V.
+segments at once the difference of two passes over the training data, with the weights theta + h V and theta; the
+second is made only once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError, check_type
+from tagtrace._checks import OptionError
 from tagtrace._progress import Progress
 from tagtrace.data.sentence import Sentence
 from tagtrace.influence.query import Query
-from tagtrace.influence.whole.gradient_kernel import GradientKernel, sentence_kernel
-from tagtrace.influence.whole.layers import (
-    MAX_TOKENS,
-    QueryGradient,
-    conditional_gradient,
-    moved_along,
-    weighted_gradient,
-)
-from tagtrace.tagger import crf
-from tagtrace.tagger.recipe import EncoderMaker, Recipe
-from tagtrace.tagger.tagger import Example, Tagger, batch_losses, length_batches, padded_labels
+from tagtrace.influence.whole.gradient_kernel import GradientKernel, fast_products, memory_of, sentence_kernel
+from tagtrace.influence.whole.gradient_products import gradient_products
+from tagtrace.influence.whole.gradients import QueryGradient, conditional_gradient, weighted_gradient
+from tagtrace.influence.whole.slopes import Losses, SegmentLosses, SentenceLosses, losses_of, slopes
+from tagtrace.influence.whole.weights import Vector
+from tagtrace.tagger.recipe import Recipe
+from tagtrace.tagger.tagger import Example, Tagger, pick_device
 from tagtrace.tagger.training import Step, train_tagger
 
 EARLY = 0.25
 """Share of its epochs that a tagger is trained for; at least one."""
-STEP = 0.02
-"""How much the scores of the query's labels change in a step along V, about."""
+MANY = 4
+"""From so many queries on, products with the gradients of all sentences are faster than derivatives along each."""
+ROOM = 8
+"""Memory for the gradients of queries, relative to that for sentences."""
 
 
 @dataclass(frozen=True)
@@ -51,120 +50,124 @@ class EarlyTagger:
     tagger: Tagger
     examples: list[Example]
     kernel: GradientKernel
+    _before: dict[tuple[int, ...], tuple[tuple[Losses, ...], Tensor]] = field(default_factory=dict, repr=False)
+    """The losses that were last asked for, at theta."""
 
-    def products(self, gradient: QueryGradient) -> Tensor:
-        """g_q^T S g_i for every training sentence i, (N,)."""
-        return self._along(self._scaled(gradient.parts), gradient, None)
+    def sentence_scores(self, queries: Sequence[Query]) -> Tensor:
+        """The influence of every training sentence on queries, (Q, N)."""
+        if len(self.kernel.members) < len(self.examples):
+            return self.scores(queries, SentenceLosses(len(self.examples)))
+        return torch.cat([self.kernel.scores(products) for _, products in self._products(queries)])
 
-    def sentence_scores(self, query: Query) -> Tensor:
-        """The influence of every training sentence on a query, (N,)."""
-        return self.kernel.scores(self.products(self.gradient(query)).unsqueeze(0))[0]
+    def scores(self, queries: Sequence[Query], *asked: Losses) -> Tensor:
+        """The influence on queries of what has the losses ``asked``, their derivatives along V, (Q, sum of sizes)."""
+        found: list[Tensor] = []
+        for gradients, products in self._products(queries):
+            for gradient, weights in zip(gradients, self.kernel.coefficients(products), strict=True):
+                direction = self._direction(gradient, weights)
+                before = self._losses_before(asked)
+                found.append(slopes(self.tagger, self.examples, direction, gradient, asked, before))
+        return torch.stack(found)
 
-    def segment_scores(self, query: Query, segments: Tensor) -> Tensor:
-        """The influence of the labels of segments (S, 3): sentence number, start, stop; (S,)."""
-        gradient = self.gradient(query)
-        weights = self.kernel.coefficients(self.products(gradient).unsqueeze(0))[0]
-        taught = weighted_gradient(self.tagger, self.examples, weights)
+    def _losses_before(self, asked: tuple[Losses, ...]) -> Tensor:
+        """The losses at theta, kept for the next query that asks the same."""
+        key = tuple(map(id, asked))
+        if key not in self._before:
+            self._before.clear()
+            self._before[key] = asked, losses_of(self.tagger, self.examples, asked)  # keeps the ids taken
+        return self._before[key][1]
+
+    @cached_property
+    def _members(self) -> list[Example]:
+        """The sentences of the kernel."""
+        return [self.examples[i] for i in self.kernel.members.tolist()]
+
+    @cached_property
+    def _member_losses(self) -> Tensor:
+        return losses_of(self.tagger, self._members, (SentenceLosses(len(self._members)),))
+
+    def _direction(self, gradient: QueryGradient, weights: Tensor) -> Vector:
+        """V, for the coefficients c (M,) of the query."""
+        with fast_products():
+            taught = weighted_gradient(self.tagger, self._members, weights)
         left = {name: part - taught.get(name, 0.0) for name, part in gradient.parts.items()}
-        direction = {name: part / self.kernel.damping for name, part in self._scaled(left).items()}
-        return self._along(direction, gradient, segments)
+        return {name: part / self.kernel.damping for name, part in self._scaled(left).items()}
 
-    def gradient(self, query: Query) -> QueryGradient:
+    def _gradient(self, query: Query) -> QueryGradient:
         """The gradient of the query's conditional loss."""
         if query.sentence is None:
             raise OptionError("this query has no sentence to encode; make it with make_query")
         example = Example(self.tagger.encoder.prepare(query.sentence), query.labels.tolist(), len(query.labels))
         return conditional_gradient(self.tagger, example, query.start, query.stop)
 
-    def _scaled(self, gradient: dict[str, Tensor]) -> dict[str, Tensor]:
-        """S g"""
-        return {name: part * self.kernel.scales[name].to(part) for name, part in gradient.items()}
+    def _products(self, queries: Sequence[Query]) -> Iterator[tuple[list[QueryGradient], Tensor]]:
+        """The gradients of some queries at a time, and k: g_q^T S g_i for every sentence i of the kernel, (q, M)."""
+        size = 4 * sum(len(scale) for scale in self.kernel.scales.values())
+        room = max(ROOM * memory_of(self.tagger.device) // size, 1)
+        for start in range(0, len(queries), room):
+            gradients = [self._gradient(query) for query in queries[start : start + room]]
+            scaled = [self._scaled(gradient.parts) for gradient in gradients]
+            if len(scaled) >= MANY:
+                yield gradients, gradient_products(self.tagger, self._members, scaled)
+            else:
+                yield gradients, torch.stack([self._slopes(*one) for one in zip(scaled, gradients, strict=True)])
 
-    def _along(self, direction: dict[str, Tensor], gradient: QueryGradient, segments: Tensor | None) -> Tensor:
-        """The derivative along V of the losses of sentences, or segments, by central differences.
+    def _slopes(self, direction: Vector, gradient: QueryGradient) -> Tensor:
+        """The derivatives of the losses of the kernel's sentences, (M,)."""
+        asked = (SentenceLosses(len(self._members)),)
+        return slopes(self.tagger, self._members, direction, gradient, asked, self._member_losses)
 
-        The query's loss changes with slope V . g_q, at most sum |dCL/d emissions| times the change of its emissions:
-        from both follows how far a step moves these, however certain the labels are.
-        """
-        slope = abs(_inner(direction, gradient.parts))
-        if slope == 0.0 or gradient.size == 0.0:
-            return torch.zeros(len(self.examples) if segments is None else len(segments), dtype=torch.float64)
-        step = STEP * gradient.size / slope
-        sides = list[Tensor]()
-        for sign in (1.0, -1.0):
-            with moved_along(self.tagger, direction, sign * step):
-                sides.append(_losses(self.tagger, self.examples, segments))
-        return (sides[0] - sides[1]) / (2.0 * step)
-
-
-def _inner(left: dict[str, Tensor], right: dict[str, Tensor]) -> float:
-    return sum(float((part.double() * right[name].double()).sum()) for name, part in left.items())
-
-
-@torch.no_grad()
-def _losses(tagger: Tagger, examples: Sequence[Example], segments: Tensor | None) -> Tensor:
-    """The losses of the examples' known labels, (N,), or the conditional losses of segments (S, 3), (S,); float64."""
-    found = torch.zeros(len(examples) if segments is None else len(segments), dtype=torch.float64)
-    for indices in length_batches([example.length for example in examples], MAX_TOKENS):
-        batch = [examples[i] for i in indices]
-        scores = tagger.scores(batch)
-        if segments is None:
-            found[indices] = batch_losses(scores, batch).double().cpu()
-            continue
-        places = torch.full((len(examples),), -1)
-        places[indices] = torch.arange(len(indices))
-        mine = (places[segments[:, 0]] >= 0).nonzero().squeeze(1)
-        if len(mine):
-            local = torch.cat([places[segments[mine, 0]].unsqueeze(1), segments[mine, 1:]], 1)
-            found[mine] = crf.conditional_loss(scores, padded_labels(batch), local).double().cpu()
-    return found
+    def _scaled(self, gradient: Vector) -> Vector:
+        """S g; layers that no training sentence uses do not move."""
+        scales = self.kernel.scales
+        return {name: part * scales[name].to(part) for name, part in gradient.items() if name in scales}
 
 
 @dataclass(frozen=True)
 class WholeInfluence:
-    """Influence through the whole tagger, averaged over a few seeds of its recipe."""
+    """Influence through the whole tagger, averaged over a few seeds of its recipe (``build_whole`` makes it)."""
 
     members: tuple[EarlyTagger, ...]
 
-    @classmethod
-    def build(
-        cls,
-        tagger: Tagger,
-        sentences: Sequence[Sentence],
-        num_seeds: int = 3,
-        *,
-        encoder: EncoderMaker | None = None,
-        training: Callable[[int, Step], None] | None = None,
-        progress: Progress | None = None,
-    ) -> Self:
-        """Train ``num_seeds`` taggers by the recipe of ``tagger`` and compute their kernels.
+    def sentence_scores(self, queries: Sequence[Query]) -> Tensor:
+        """The influence of every training sentence on queries, (Q, N): positive if it supports a query's labels."""
+        return mean_scores([member.sentence_scores(queries) for member in self.members])
 
-        ``encoder`` makes an untrained encoder from a seed (default: of the tagger's kind and options). ``training`` is
-        called with a seed's number and a step, ``progress`` with the number of layers done.
+    def segment_scores(self, queries: Sequence[Query], segments: Tensor | SegmentLosses) -> Tensor:
+        """The influence of the labels of segments (S, 3): sentence number, start, stop; (Q, S).
+
+        The same ``SegmentLosses`` for question after question are faster than a tensor.
         """
-        check_type("tagger", tagger, Tagger, "give load_tagger(folder)")
-        if num_seeds < 1:
-            raise OptionError(f"num_seeds {num_seeds}: must be at least 1")
-        recipe = Recipe.of(tagger, encoder)
-        options, members = recipe.options, list[EarlyTagger]()
-        for seed in range(options.seed, options.seed + num_seeds):
-            early = recipe.untrained(seed).to(tagger.device)
-            report = None if training is None else lambda step, seed=seed: training(seed, step)
-            epochs = max(math.floor(EARLY * (recipe.stop_after or options.epochs)), 1)
-            train_tagger(early, sentences, (), replace(options, seed=seed), stop_after=epochs, progress=report)
-            examples = [early.prepare(sentence) for sentence in early.labelled(sentences, "training")]
-            members.append(EarlyTagger(early, examples, sentence_kernel(early, examples, options, progress)))
-        return cls(tuple(members))
+        asked = segments if isinstance(segments, SegmentLosses) else SegmentLosses(segments)
+        return mean_scores([member.scores(queries, asked) for member in self.members])
 
-    def sentence_scores(self, query: Query) -> Tensor:
-        """The influence of every training sentence on a query, (N,): positive if it supports the query's labels."""
-        return mean_scores([member.sentence_scores(query) for member in self.members])
+    def relabel_scores(self, queries: Sequence[Query], segments: Tensor, labels: Tensor) -> Tensor:
+        """The influence of the labels of segments (S, 3) less that of other labels (S, L) in their place, (Q, S).
 
-    def segment_scores(self, query: Query, segments: Tensor) -> Tensor:
-        """The influence of the labels of segments (S, 3): sentence number, start, stop; (S,)."""
-        return mean_scores([member.segment_scores(query, segments) for member in self.members])
+        Positive if to change them would make the query's labels less likely.
+        """
+        asked = (SegmentLosses(segments), SegmentLosses(segments, labels))
+        both = [member.scores(queries, *asked).chunk(2, 1) for member in self.members]
+        return mean_scores([given - other for given, other in both])
+
+
+def train_early(
+    recipe: Recipe,
+    sentences: Sequence[Sentence],
+    seed: int,
+    device: str | torch.device = "cpu",
+    training: Callable[[int, Step], None] | None = None,
+    progress: Progress | None = None,
+) -> EarlyTagger:
+    """A tagger trained for a quarter of its epochs, and its kernel."""
+    early = recipe.untrained(seed).to(pick_device(device))
+    report = None if training is None else lambda step: training(seed, step)
+    epochs = max(math.floor(EARLY * (recipe.stop_after or recipe.options.epochs)), 1)
+    train_tagger(early, sentences, (), replace(recipe.options, seed=seed), stop_after=epochs, progress=report)
+    examples = [early.prepare(sentence) for sentence in early.labelled(sentences, "training")]
+    return EarlyTagger(early, examples, sentence_kernel(early, examples, recipe.options, progress))
 
 
 def mean_scores(scores: Sequence[Tensor]) -> Tensor:
-    """The mean of the scores of several taggers (n,), each scaled to norm 1: their sizes have no common unit."""
-    return torch.stack([one / one.norm().clamp(min=1e-300) for one in scores]).mean(0)
+    """The mean of the scores of several taggers (Q, n), each row scaled to norm 1: their sizes have no common unit."""
+    return torch.stack([one / one.norm(dim=1, keepdim=True).clamp(min=1e-300) for one in scores]).mean(0)

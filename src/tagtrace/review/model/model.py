@@ -224,7 +224,7 @@ class Model:
             check_edits(edits, explainer.optimum, explainer.rows)
         report = None if progress is None else lambda step: progress(step.done, step.total)
         options = RetrainOptions(NUM_SEEDS, usual_processes(self.explainers.device), tagger=self.tagger)
-        found = retrain_effects(self.index, query, edits, options, device=self.explainers.device, progress=report)
+        (found,) = retrain_effects(self.index, query, [edits], options, device=self.explainers.device, progress=report)
         return {
             **self._effect_json(query, found.mean),
             "edits": len(edits),

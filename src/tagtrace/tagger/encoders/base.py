@@ -14,6 +14,9 @@ from tagtrace._checks import OptionError
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
 
+Table = nn.Embedding | nn.EmbeddingBag
+"""A table of embeddings."""
+
 
 class Encoder(nn.Module, ABC):
     """Maps sentences to features, one row per token.
@@ -50,6 +53,10 @@ class Encoder(nn.Module, ABC):
     def layer_rows(self, batch: Sequence[Any]) -> list[Tensor]:  # noqa: ARG002
         """For each time that ``forward`` calls the linear layers, the number of each row's sentence, (R,)."""
         raise OptionError(f"the layers of a {self.kind} encoder are not known; influence is that on the head alone")
+
+    def table_of_words(self) -> Table | None:
+        """The table that is looked up once, or as one bag, for each row of the linear layers, if there is one."""
+        return None
 
     @abstractmethod
     def prepare(self, sentence: Sentence) -> Any:

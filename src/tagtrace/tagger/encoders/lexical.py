@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from tagtrace._checks import OptionError
 from tagtrace.data.sentence import Sentence
-from tagtrace.tagger.encoders.base import Encoder
+from tagtrace.tagger.encoders.base import Encoder, Table
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,9 @@ class Lexical(Encoder):
     def layer_rows(self, batch: Sequence[list[tuple[list[int], int]]]) -> list[Tensor]:
         lengths = torch.tensor([len(sentence) for sentence in batch], dtype=torch.long)
         return [torch.repeat_interleave(torch.arange(len(batch)), lengths)]
+
+    def table_of_words(self) -> Table:
+        return self.table
 
     def _sums(self, words: Sequence[tuple[list[int], int]]) -> Tensor:
         """The summed embeddings of each word's features, (N, width), scaled by their number."""

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from tagtrace._checks import EncoderError, OptionError
 from tagtrace.data.sentence import Sentence
-from tagtrace.tagger.encoders.base import Encoder
+from tagtrace.tagger.encoders.base import Encoder, Table
 from tagtrace.tagger.encoders.pieces import Piecer, Pieces, cut_windows
 
 DEFAULT_WINDOW = 2048
 """Number of pieces in a window for a model without a limit."""
-PIECES_PER_CALL = 1 << 15
+PIECES_PER_CALL = 1 << 14
 """Maximum number of padded pieces per call of the model."""
 
 
@@ -89,6 +89,10 @@ class Transformer(Encoder):
         lengths = [len(window) for pieces in batch for window in pieces.windows]
         return [owner[numbers].repeat_interleave(width) for width, numbers in self._calls(lengths)]
 
+    def table_of_words(self) -> Table | None:
+        found = self.model.get_input_embeddings()
+        return found if isinstance(found, Table) else None
+
     def save(self, folder: Path) -> None:
         with _quiet():
             self.model.save_pretrained(folder)
@@ -139,15 +143,24 @@ class Transformer(Encoder):
         return torch.cat(states), first_row
 
     def _calls(self, lengths: list[int]) -> Iterator[tuple[int, list[int]]]:
-        """The model calls for windows of these lengths: a padded length, and the windows' numbers."""
-        groups: dict[int, list[int]] = {}
-        for number, length in enumerate(lengths):
-            groups.setdefault(self._sparse_width(length), []).append(number)
+        """The model calls for windows of these lengths: a padded length, and the windows' numbers.
+
+        If there must be several calls, windows of similar length go together.
+        """
+        groups: dict[int, list[int]] = {0: list(range(len(lengths)))}
+        if _block_size(self.model):
+            groups = {}
+            for number, length in enumerate(lengths):
+                groups.setdefault(self._sparse_width(length), []).append(number)
         for sparse_width, numbers in groups.items():
-            width = sparse_width or max(lengths[i] for i in numbers)
-            step = max(PIECES_PER_CALL // width, 1)
-            for i in range(0, len(numbers), step):
-                yield width, numbers[i : i + step]
+            if len(numbers) * max((lengths[i] for i in numbers), default=0) > PIECES_PER_CALL:
+                numbers.sort(key=lambda i: -lengths[i])
+            start = 0
+            while start < len(numbers):
+                width = sparse_width or max(lengths[i] for i in numbers[start:])
+                count = max(PIECES_PER_CALL // width, 1)
+                yield width, numbers[start : start + count]
+                start += count
 
     def _sparse_width(self, length: int) -> int:
         """The length of a window in whole blocks under BigBird's sparse attention; 0 if attention is full."""
@@ -158,12 +171,11 @@ class Transformer(Encoder):
 
     def _call(self, windows: list[Tensor], width: int, device: torch.device) -> Tensor:
         """Last-layer vectors (W, L, D) of windows padded to ``width`` = L."""
+        lengths = torch.tensor([len(window) for window in windows])
         ids = torch.full((len(windows), width), _padding_id(self.model, self.tokenizer))  # (W, L)
-        mask = torch.zeros_like(ids)  # (W, L)
-        for row, window in enumerate(windows):
-            ids[row, : len(window)] = window
-            mask[row, : len(window)] = 1
-        inputs = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+        mask = torch.arange(width) < lengths.unsqueeze(1)  # (W, L)
+        ids[mask] = torch.cat(windows)
+        inputs = {"input_ids": ids.to(device), "attention_mask": mask.long().to(device)}
         if not _block_size(self.model):
             return self.model(**inputs)[0]
         if not self._sparse_width(width):
@@ -176,12 +188,10 @@ class Transformer(Encoder):
 
 def _window_numbers(batch: Sequence[Pieces]) -> Tensor:
     """For each piece of the batch (P,), the number of its window among all windows of the batch."""
-    numbers: list[Tensor] = []
-    num_windows = 0
-    for pieces in batch:
-        numbers.append(pieces.window + num_windows)
-        num_windows += len(pieces.windows)
-    return torch.cat(numbers)
+    num_windows = torch.tensor([len(pieces.windows) for pieces in batch])
+    counts = torch.tensor([len(pieces.window) for pieces in batch])
+    before = (num_windows.cumsum(0) - num_windows).repeat_interleave(counts)
+    return before + torch.cat([pieces.window for pieces in batch])
 
 
 def _num_positions(model: Any) -> int:

@@ -78,7 +78,7 @@ function described(one) {
 function effect(found) {
   if (!found) return null;
   const after = found.verified ?? found.predicted;
-  const how = found.verified ? "retrained" : "predicted";
+  const how = found.verified ? "verified" : "one Newton step";
   const loss = `loss ${shortNumber(found.before.loss)} → ${shortNumber(after.loss)}`;
   return `. If all are fixed, trusted data: ${loss}, wrong tokens ${found.before.num_wrong} → ${after.num_wrong} (${how}).`;
 }

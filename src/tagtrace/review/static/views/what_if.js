@@ -1,5 +1,5 @@
-// What-ifs: label probabilities before and after a change of training labels: predicted, verified by retraining the
-// head, or after training the whole tagger again.
+// What-ifs: label probabilities before and after a change of training labels: refined (a close estimate for the head),
+// verified (the head retrained) or retrained (the whole tagger).
 
 import { post } from "../core/api.js";
 import { byId, el, fill, kbd } from "../core/dom.js";
@@ -12,7 +12,7 @@ import { patterns } from "../parts/patterns.js";
 import { bar } from "../parts/text.js";
 
 const UNLIKELY = 0.005;
-const RUNGS = { refine: "predicted", step: "one Newton step", verify: "head retrained", retrain: "trained again" };
+const RUNGS = { refine: "refined", step: "one Newton step", verify: "verified", retrain: "retrained" };
 let places = () => [];
 let target = () => ({});
 let asked = null;
@@ -175,7 +175,7 @@ export async function retrain() {
     if (own !== round) return;
     answers.again = result;
     asked.state = "";
-    say(`Trained again: ${summary(result)}`);
+    say(`The whole tagger retrained: ${summary(result)}`);
   } catch (error) {
     if (own !== round) return;
     asked.state = `Training again failed: ${error.message}`;
@@ -244,7 +244,7 @@ function draw() {
     any ? table([answers.predicted, answers.verified].filter(Boolean), "Probabilities before and after") : null,
     answers.again
       ? [
-          el("h4", {}, `The whole tagger trained again, mean of ${counted(answers.again.num_seeds, "seed")}`),
+          el("h4", {}, `The whole tagger retrained, mean of ${counted(answers.again.num_seeds, "seed")}`),
           table([answers.again], "Probabilities before and after training again"),
           el("p", {}, `In these trainings, ${summary(answers.again)}`),
         ]

@@ -12,8 +12,9 @@ from torch import Tensor
 from tagtrace._checks import OptionError
 from tagtrace.data import LabelSet
 from tagtrace.data.invented import generate
-from tagtrace.influence.whole import layers as layers_module
-from tagtrace.influence.whole.layers import HEAD, linear_layers, moved_along, sentence_factors, weighted_gradient
+from tagtrace.influence.whole import gradients as gradients_module
+from tagtrace.influence.whole.gradients import Looked, Part, batch_gradients, weighted_gradient
+from tagtrace.influence.whole.weights import moved_along, weights_of
 from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, Tagger, Transformer, new_tagger
 from tagtrace.tagger.tagger import Example, batch_losses
 from tests.tagger import tiny_models
@@ -49,28 +50,33 @@ def by_autograd(tagger: Tagger, example: Example) -> dict[str, Tensor]:
     tagger.zero_grad()
     batch_losses(tagger.scores([example]), [example]).sum().backward()
 
-    def gradient(parameter: Tensor) -> Tensor:
-        return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    return {
+        name: (torch.zeros_like(weight) if weight.grad is None else weight.grad).flatten().clone()
+        for name, weight in weights_of(tagger).items()
+    }
 
-    found: dict[str, Tensor] = {}
-    for name, layer in linear_layers(tagger).items():
-        parts = [gradient(layer.weight)] + ([] if layer.bias is None else [gradient(layer.bias).unsqueeze(1)])
-        found[name] = torch.cat(parts, 1).flatten().clone()
-    found[HEAD] = torch.cat([gradient(parameter).flatten() for parameter in tagger.head.parameters()]).clone()
-    return found
+
+def in_full(part: Part, count: int, size: int) -> Tensor:
+    """(count, size)"""
+    if not isinstance(part, Looked):
+        return torch.cat([part.dense(slice(0, 3)), part.dense(slice(3, count))])
+    found = part.values.new_zeros(count, size // part.values.shape[1], part.values.shape[1])
+    found[part.sentences, part.rows] = part.values
+    return found.flatten(1)
 
 
 def check(tagger: Tagger, tolerance: float) -> None:
     examples = examples_of(tagger)
-    names = [HEAD, *linear_layers(tagger)]
     expected = [by_autograd(tagger, example) for example in examples]
-    found = sentence_factors(tagger, examples, names)
-    used = [name for name in names if any(bool(one[name].any()) for one in expected)]
+    sizes = {name: weight.numel() for name, weight in weights_of(tagger).items()}
+    found = batch_gradients(tagger, examples)
+    used = [name for name in sizes if any(bool(one[name].any()) for one in expected)]
     assert set(used) <= set(found)
-    for name, factored in found.items():
+    assert any(isinstance(part, Looked) for part in found.values())
+    for name, part in found.items():
         every = torch.stack([one[name] for one in expected])
-        assert factored.size == every.shape[1]
-        dense = torch.cat([factored.dense(slice(0, 3)), factored.dense(slice(3, len(examples)))])
+        assert sizes[name] == every.shape[1]
+        dense = in_full(part, len(examples), sizes[name])
         torch.testing.assert_close(dense.double(), every.double(), rtol=tolerance, atol=tolerance)
     weights = torch.tensor([0.5, 0.0, -2.0, 1.0, 0.0, 0.3, 1.0])
     summed = weighted_gradient(tagger, examples, weights)
@@ -81,7 +87,7 @@ def check(tagger: Tagger, tolerance: float) -> None:
 
 @pytest.mark.parametrize("head", HEADS, ids=str)
 def test_gradients_of_a_lexical_tagger(head: HeadOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers_module, "MAX_TOKENS", 40)
+    monkeypatch.setattr(gradients_module, "MAX_TOKENS", 40)
     check(lexical(head), 1e-6)  # products are in float32
 
 
@@ -114,11 +120,12 @@ def test_weights_move_and_come_back() -> None:
 def test_a_layer_that_is_not_used_once_for_each_row_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     tagger = lexical()
     monkeypatch.setattr(Lexical, "layer_rows", lambda _, batch: [torch.arange(len(batch))])
-    with pytest.raises(OptionError, match=r"near\.linear is used several times"):
-        sentence_factors(tagger, examples_of(tagger), ["near.linear"])
+    with pytest.raises(OptionError, match=r"table is used several times"):
+        batch_gradients(tagger, examples_of(tagger))
 
 
 def test_a_layer_that_is_never_called_is_left_out() -> None:
     tagger = lexical()
     tagger.encoder.add_module("unused", torch.nn.Linear(3, 3))
-    assert set(sentence_factors(tagger, examples_of(tagger), [HEAD, "unused"])) == {HEAD}
+    used = [name for name in weights_of(tagger) if not name.startswith("encoder.unused")]
+    assert set(batch_gradients(tagger, examples_of(tagger))) == set(used)

@@ -1,0 +1,142 @@
+"""Scores through the whole tagger, stored in the folder of an index so that they are prepared once.
+
+whole/
+  seed-0.safetensors    one early tagger: its weights, its kernel (M, M), and S (bfloat16) for each layer
+  whole.json            what they belong to (recipe, data, tagger) and the files' checksums
+
+It may be deleted at any time. An interrupted build resumes; more seeds can be added later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+
+import torch
+from torch import Tensor
+
+from tagtrace._checks import OptionError
+from tagtrace._progress import Progress
+from tagtrace._run_folder import RunFolder
+from tagtrace.data.sentence import Sentence
+from tagtrace.index import Index
+from tagtrace.influence.options import check_at_least
+from tagtrace.influence.whole.gradient_kernel import MOST, SKETCH, GradientKernel
+from tagtrace.influence.whole.weights import weights_of
+from tagtrace.influence.whole.whole import EARLY, EarlyTagger, WholeInfluence, train_early
+from tagtrace.tagger.recipe import EncoderMaker, Recipe
+from tagtrace.tagger.tagger import Tagger, pick_device
+from tagtrace.tagger.training import Step
+
+FORMAT = 1
+FOLDER, MARKER = "whole", "whole.json"
+
+
+def build_whole(
+    index: Index,
+    num_seeds: int = 3,
+    *,
+    tagger: Tagger | None = None,
+    encoder: EncoderMaker | None = None,
+    device: str | torch.device = "cpu",
+    training: Callable[[int, Step], None] | None = None,
+    progress: Progress | None = None,
+) -> WholeInfluence:
+    """Prepare the scores through the whole tagger for an index and store them in its folder.
+
+    ``num_seeds`` taggers are trained for a quarter of their epochs by the recipe of ``tagger`` (default: the index's).
+    ``encoder`` makes an untrained encoder from a seed (default: of the tagger's kind and options). ``training`` is
+    called with a seed and a step, ``progress`` with the number of sentences read for a kernel.
+    """
+    check_at_least(1, num_seeds=num_seeds)
+    tagger = tagger or index.trained_tagger()
+    recipe = Recipe.of(tagger, encoder)
+    run = _run_folder(index, recipe).open()
+    sentences = [index.sentence(number) for number in range(index.num_sentences)]
+    members = list[EarlyTagger]()
+    for number in range(num_seeds):
+        tensors = run.read(_name(number))
+        if tensors is not None:
+            members.append(_restored(tagger, sentences, tensors, device))
+            continue
+        members.append(train_early(recipe, sentences, recipe.options.seed + number, device, training, progress))
+        run.add({_name(number): _tensors(members[-1])})
+    return WholeInfluence(tuple(members))
+
+
+def has_whole(index: Index) -> bool:
+    """Whether ``build_whole`` has stored a tagger for the index."""
+    try:
+        return bool(json.loads((index.folder / FOLDER / MARKER).read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def open_whole(
+    index: Index, device: str | torch.device = "cpu", *, encoder: EncoderMaker | None = None
+) -> WholeInfluence:
+    """What ``build_whole`` stored."""
+    if not has_whole(index):
+        raise OptionError(
+            f"{index.folder}: has no scores through the whole tagger; build the index with them, or use another score"
+        )
+    tagger = index.trained_tagger()
+    run = _run_folder(index, Recipe.of(tagger, encoder))
+    run.resume()
+    sentences = [index.sentence(number) for number in range(index.num_sentences)]
+    members = list[EarlyTagger]()
+    while run.has(name := _name(len(members))):
+        tensors = run.read(name)
+        if tensors is None:
+            raise OptionError(f"{run.folder / name}: damaged; delete it and build it again")
+        members.append(_restored(tagger, sentences, tensors, device))
+    return WholeInfluence(tuple(members))
+
+
+def whole_size(tagger: Tagger, num_sentences: int, num_seeds: int) -> int:
+    """Bytes that ``build_whole`` writes, about."""
+    weights = sum(value.numel() * value.element_size() for value in tagger.state_dict().values())
+    num_members = -(-num_sentences // -(-num_sentences // MOST))
+    return num_seeds * (weights + 2 * sum(part.numel() for part in weights_of(tagger).values()) + 4 * num_members**2)
+
+
+def _name(seed: int) -> str:
+    return f"seed-{seed}.safetensors"
+
+
+def _run_folder(index: Index, recipe: Recipe) -> RunFolder:
+    owner = {
+        "format": FORMAT,
+        **recipe.to_json(),
+        "seed": recipe.options.seed,
+        "data": index.manifest.data["content"],
+        "tagger": index.manifest.tagger["fingerprint"],
+        "early": EARLY,
+        "sketch": [SKETCH, MOST],
+    }
+    what, remedy = "scores through the whole tagger", f"delete the folder {FOLDER} of the index and build it again"
+    return RunFolder(index.folder / FOLDER, MARKER, owner, what, remedy=remedy)
+
+
+def _tensors(made: EarlyTagger) -> dict[str, Tensor]:
+    weights = {f"tagger.{name}": value.detach().cpu().contiguous() for name, value in made.tagger.state_dict().items()}
+    scales = {f"scale.{name}": value.cpu() for name, value in made.kernel.scales.items()}
+    return {**weights, **scales, "kernel": made.kernel.matrix, "members": made.kernel.members}
+
+
+def _restored(
+    tagger: Tagger, sentences: Sequence[Sentence], tensors: dict[str, Tensor], device: str | torch.device
+) -> EarlyTagger:
+    """The early tagger with these tensors, of the kind of ``tagger``."""
+    early = deepcopy(tagger)
+    early.head.float()
+    early.load_state_dict(_named(tensors, "tagger."))
+    early = early.eval().to(pick_device(device))
+    examples = [early.prepare(sentence) for sentence in early.labelled(sentences, "training")]
+    scales = {name: scale.to(early.device) for name, scale in _named(tensors, "scale.").items()}
+    return EarlyTagger(early, examples, GradientKernel(tensors["kernel"], scales, tensors["members"]))
+
+
+def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
