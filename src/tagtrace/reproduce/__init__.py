@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from tagtrace._checks import OptionError, TagtraceError
-from tagtrace.reproduce.experiments import artifact, dosage, errors, exact, lds, noise, sensitivity
+from tagtrace.reproduce.experiments import artifact, dosage, errors, exact, noise, sensitivity
 from tagtrace.reproduce.shared.experiment import Experiment, SeedResult, run_seed
 from tagtrace.reproduce.shared.setting import INSTALL, Setting
+from tagtrace.reproduce.whole_tagger import directed, lds
 
 __all__ = ["EXPERIMENTS", "DirectionError", "Experiment", "Setting", "parse_seeds", "pick", "reproduce"]
 
 EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT for module in (exact, artifact, errors, noise, dosage, sensitivity, lds)
+    module.EXPERIMENT.name: module.EXPERIMENT
+    for module in (exact, artifact, errors, noise, dosage, sensitivity, lds, directed)
 }
-"""In the order of the paper; the last two are not in the paper."""
+"""In the order of the paper; the last three are not in the paper."""
 
 
 class DirectionError(TagtraceError):

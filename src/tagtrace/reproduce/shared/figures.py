@@ -70,7 +70,9 @@ def draw_scatter(
     return paths
 
 
-def draw_bars(stem: Path, groups: Mapping[str, Mapping[str, Sequence[float]]], *, title: str, y: str) -> list[Path]:
+def draw_bars(
+    stem: Path, groups: Mapping[str, Mapping[str, Sequence[float]]], *, title: str, y: str, digits: int = 1
+) -> list[Path]:
     """Draw a group of bars for each entry: the mean, written above; if there are several values, each as a dot."""
     names = list(dict.fromkeys(name for values in groups.values() for name in values))
     width = 0.8 / max(1, len(names))
@@ -85,7 +87,7 @@ def draw_bars(stem: Path, groups: Mapping[str, Mapping[str, Sequence[float]]], *
                 label=name, hatch=hatch,
                 facecolor=("#ffffff", "#d9d9d9", "#a6a6a6")[number % 3], edgecolor="#222222", linewidth=0.8,
             )  # fmt: skip
-            axes.bar_label(bars, fmt="{:.1f}", fontsize=7, padding=2)
+            axes.bar_label(bars, fmt=f"{{:.{digits}f}}", fontsize=7, padding=2)
             several = [(place, some) for place, some in zip(places, drawn, strict=True) if len(some) > 1]
             dots = [(place + shift + 0.36 * width, one) for place, some in several for one in some]
             axes.scatter([x for x, _ in dots], [one for _, one in dots], s=8, color="#000000", zorder=3)

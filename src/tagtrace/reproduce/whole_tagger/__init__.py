@@ -1,0 +1,1 @@
+"""Experiments that train the whole tagger again: not in the paper."""
