@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tagtrace import TrainOptions, build_whole, read_corpus
+from tagtrace import train as train_tagger_on
 from tagtrace.data import LabelSet, Sentence, violations
+from tagtrace.data.invented import generate, write_invented
+from tagtrace.index import IndexOptions, build_index
 from tagtrace.reproduce.experiments.artifact import (
     CUE,
     EXPERIMENT,
@@ -21,6 +25,8 @@ from tagtrace.reproduce.experiments.artifact import (
     published,
     queries,
     table,
+    whole_queries,
+    whole_shares,
 )
 from tagtrace.reproduce.shared.conll import read_split
 from tagtrace.reproduce.shared.experiment import SeedResult, run_seed
@@ -103,6 +109,21 @@ def test_queries_are_the_tokens_after_a_cue_that_are_predicted_per(monkeypatch: 
     assert sentences_of(predicted)[0].tolist() == [[0, 0, 4], [1, 0, 3]]
     said[:] = [("O",) * 4, ("O",) * 4, ("O",) * 3]
     assert len(queries(tagger, cued)[0]) == 0
+
+
+def test_the_score_of_the_whole_tagger_leads_to_the_cue(tmp_path: Path) -> None:
+    made_up = generate(num_documents=40)
+    train, validation = plant(made_up.train, 0.2, 0), plant(made_up.dev, 0.5, 1)
+    write_invented(made_up, tmp_path)
+    corpus = read_corpus(tmp_path / "train.conll").with_sentences(train.sentences)
+    tagger = train_tagger_on(corpus, options=TrainOptions(epochs=4, batch_size=8))
+    index = build_index(tagger, corpus, tmp_path / "index", IndexOptions(tolerance=1e-3))
+    asked = whole_queries(index.tagger(), validation, 10)
+    assert 5 <= len(asked) <= 10
+    assert all(query.sentence and query.sentence.tokens[query.start - 1] == CUE for query in asked)
+    shares = whole_shares(index, train, build_whole(index, 1), asked)
+    assert shares["segment influence: whole tagger"] == 1.0
+    assert shares["instance influence: whole tagger"] > float(train.has_cue().double().mean())
 
 
 def invented(segment: float, instance: float, *, predicted: float = 1.0, quick: bool = False) -> SeedResult:

@@ -48,7 +48,7 @@ def test_questions_fall_back_to_all_mispredicted_tokens_then_to_all(index: Index
     assert (len(found), about) == (len(given), "all")
 
 
-OPTIONS = PlantedOptions(["published"], 0, 100, 10, 10, "ORG:LOC", 1.0, 1e-6)
+OPTIONS = PlantedOptions(["published"], 0, 100, 10, 10, "ORG:LOC", 1.0, 1e-6, 3)
 
 
 def test_a_quick_run_keeps_all_systematic_noise() -> None:

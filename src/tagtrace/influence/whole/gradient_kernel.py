@@ -3,7 +3,9 @@
     K_ij = g_i^T S g_j,   S = diag(rate / sqrt(v)),   v = mean(g)^2 + var(g) / batch size
 
 S is about the step that Adam takes in each weight: v is the mean square of the gradient of a batch, from all sentences
-at one theta, without dropout and momentum. The influence of sentence i on a query q is
+at one theta, without dropout and momentum. In a table of embeddings S is half way between that and the identity,
+c / v^(1/4), with c such that the mean of g^T S g stays the same: most rows are rare, and for them 1 / sqrt(v) is so
+large that sentences would hardly be alike in anything but rare words. The influence of sentence i on a query q is
 g_q^T S^(1/2) (F + lambda I)^-1 S^(1/2) g_i with the weighted empirical Fisher matrix of the sentences
 
     F = sum_i w_i S^(1/2) g_i g_i^T S^(1/2),   w_i = 1 / |S^(1/2) g_i| (up to a factor).
@@ -31,7 +33,8 @@ from torch.nn import functional as F
 
 from tagtrace._progress import Progress
 from tagtrace.influence.whole.gradients import MAX_TOKENS, Looked, Outer, Part, Plain, batch_gradients
-from tagtrace.influence.whole.weights import HEAD, Vector, weights_of
+from tagtrace.influence.whole.weights import HEAD, Vector, layers_of, weights_of
+from tagtrace.tagger.encoders.base import Table
 from tagtrace.tagger.tagger import Example, Tagger, length_batches
 from tagtrace.tagger.training import TrainOptions
 
@@ -156,10 +159,12 @@ def _adam_scales(tagger: Tagger, count: int, recipe: TrainOptions, batches: Batc
             _add_moments(part, len(indices), *moments[name])
     rate = recipe.learning_rate or tagger.encoder.learning_rate
     of_head = (recipe.head_learning_rate or rate) / rate
+    tables = {f"{name}.weight" for name, layer in layers_of(tagger).items() if isinstance(layer, Table)}
     scales = {
         name: _adam_scale(total / count, squares / count, recipe.batch_size)
         for name, (total, squares) in moments.items()
     }
+    scales |= {name: _evened(scales[name], moments[name][1]) for name in tables & scales.keys()}
     return {name: (of_head * one if name.startswith(HEAD) else one).bfloat16() for name, one in scales.items()}
 
 
@@ -172,7 +177,7 @@ def _add_moments(part: Part, count: int, total: Tensor, squares: Tensor) -> None
         return
     for _, dense in blocks(part, count):
         total += dense.sum(0)
-        squares += torch.linalg.vector_norm(dense, dim=0).square_()
+        squares += dense.square().sum(0)  # faster than a norm along the rows
 
 
 def _adam_scale(mean: Tensor, square: Tensor, batch_size: int) -> Tensor:
@@ -180,6 +185,12 @@ def _adam_scale(mean: Tensor, square: Tensor, batch_size: int) -> Tensor:
     variance = (square - mean.square()).clamp(min=0.0)
     size = (mean.square() + variance / batch_size).sqrt()
     return torch.where(size > 0, 1.0 / (size + TINY), 0.0)  # what no sentence teaches does not move
+
+
+def _evened(scale: Tensor, squares: Tensor) -> Tensor:
+    """c sqrt(S), with c such that sum g^2 S stays the same."""
+    root = scale.sqrt()
+    return root * float((squares * scale).sum() / (squares * root).sum().clamp(min=1e-300))
 
 
 class _Sketch:

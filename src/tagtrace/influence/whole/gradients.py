@@ -124,6 +124,12 @@ class QueryGradient:
     parts: Vector
     size: float
 
+    def plus(self, other: QueryGradient) -> QueryGradient:
+        """The gradient of the sum of both losses; changes this one."""
+        for name, part in other.parts.items():
+            self.parts[name] = self.parts[name].add_(part) if name in self.parts else part
+        return QueryGradient(self.parts, self.size + other.size)
+
 
 def conditional_gradient(tagger: Tagger, example: Example, start: int, stop: int) -> QueryGradient:
     """The gradient of -log p(labels of tokens start:stop | the other labels, x).

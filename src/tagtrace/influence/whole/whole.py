@@ -39,6 +39,8 @@ EARLY = 0.25
 """Share of its epochs that a tagger is trained for; at least one."""
 MANY = 4
 """From so many queries on, products with the gradients of all sentences are faster than derivatives along each."""
+Question = Query | Sequence[Query]
+"""A query, or several, whose losses are summed."""
 ROOM = 8
 """Memory for the gradients of queries, relative to that for sentences."""
 
@@ -53,13 +55,13 @@ class EarlyTagger:
     _before: dict[tuple[int, ...], tuple[tuple[Losses, ...], Tensor]] = field(default_factory=dict, repr=False)
     """The losses that were last asked for, at theta."""
 
-    def sentence_scores(self, queries: Sequence[Query]) -> Tensor:
+    def sentence_scores(self, queries: Sequence[Question]) -> Tensor:
         """The influence of every training sentence on queries, (Q, N)."""
         if len(self.kernel.members) < len(self.examples):
             return self.scores(queries, SentenceLosses(len(self.examples)))
         return torch.cat([self.kernel.scores(products) for _, products in self._products(queries)])
 
-    def scores(self, queries: Sequence[Query], *asked: Losses) -> Tensor:
+    def scores(self, queries: Sequence[Question], *asked: Losses) -> Tensor:
         """The influence on queries of what has the losses ``asked``, their derivatives along V, (Q, sum of sizes)."""
         found: list[Tensor] = []
         for gradients, products in self._products(queries):
@@ -93,14 +95,21 @@ class EarlyTagger:
         left = {name: part - taught.get(name, 0.0) for name, part in gradient.parts.items()}
         return {name: part / self.kernel.damping for name, part in self._scaled(left).items()}
 
-    def _gradient(self, query: Query) -> QueryGradient:
-        """The gradient of the query's conditional loss."""
+    def _gradient(self, question: Question) -> QueryGradient:
+        """The gradient of the conditional loss of a query, or of the sum of several."""
+        first, *others = [question] if isinstance(question, Query) else question
+        found = self._query_gradient(first)
+        for query in others:
+            found = found.plus(self._query_gradient(query))
+        return found
+
+    def _query_gradient(self, query: Query) -> QueryGradient:
         if query.sentence is None:
             raise OptionError("this query has no sentence to encode; make it with make_query")
         example = Example(self.tagger.encoder.prepare(query.sentence), query.labels.tolist(), len(query.labels))
         return conditional_gradient(self.tagger, example, query.start, query.stop)
 
-    def _products(self, queries: Sequence[Query]) -> Iterator[tuple[list[QueryGradient], Tensor]]:
+    def _products(self, queries: Sequence[Question]) -> Iterator[tuple[list[QueryGradient], Tensor]]:
         """The gradients of some queries at a time, and k: g_q^T S g_i for every sentence i of the kernel, (q, M)."""
         size = 4 * sum(len(scale) for scale in self.kernel.scales.values())
         room = max(ROOM * memory_of(self.tagger.device) // size, 1)
@@ -129,11 +138,11 @@ class WholeInfluence:
 
     members: tuple[EarlyTagger, ...]
 
-    def sentence_scores(self, queries: Sequence[Query]) -> Tensor:
+    def sentence_scores(self, queries: Sequence[Question]) -> Tensor:
         """The influence of every training sentence on queries, (Q, N): positive if it supports a query's labels."""
         return mean_scores([member.sentence_scores(queries) for member in self.members])
 
-    def segment_scores(self, queries: Sequence[Query], segments: Tensor | SegmentLosses) -> Tensor:
+    def segment_scores(self, queries: Sequence[Question], segments: Tensor | SegmentLosses) -> Tensor:
         """The influence of the labels of segments (S, 3): sentence number, start, stop; (Q, S).
 
         The same ``SegmentLosses`` for question after question are faster than a tensor.
@@ -141,7 +150,7 @@ class WholeInfluence:
         asked = segments if isinstance(segments, SegmentLosses) else SegmentLosses(segments)
         return mean_scores([member.scores(queries, asked) for member in self.members])
 
-    def relabel_scores(self, queries: Sequence[Query], segments: Tensor, labels: Tensor) -> Tensor:
+    def relabel_scores(self, queries: Sequence[Question], segments: Tensor, labels: Tensor) -> Tensor:
         """The influence of the labels of segments (S, 3) less that of other labels (S, L) in their place, (Q, S).
 
         Positive if to change them would make the query's labels less likely.

@@ -18,10 +18,10 @@ from statistics import fmean
 import torch
 
 from tagtrace._checks import DataError
-from tagtrace.data import Corpus, LabelSet
+from tagtrace.data import Corpus, LabelSet, Sentence
 from tagtrace.findings import Trusted, read_trusted
 from tagtrace.index import Index, IndexOptions
-from tagtrace.influence import find_candidates
+from tagtrace.influence import WholeInfluence, build_whole, find_candidates, make_query
 from tagtrace.reproduce.experiments.noise_fresh import RANDOM, SYSTEMATIC, NoiseOptions, fresh_noise
 from tagtrace.reproduce.experiments.noise_pulls import pulls_by_type, token_pulls
 from tagtrace.reproduce.shared import conll
@@ -40,6 +40,7 @@ from tagtrace.reproduce.shared.recall_curves import (
 from tagtrace.reproduce.shared.sampling import at_most
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.reproduce.shared.taggers import indexed, trained
+from tagtrace.tagger import Tagger
 
 ASKED = "confused"
 KINDS = {"systematic": SYSTEMATIC, "random": RANDOM}
@@ -74,6 +75,7 @@ class PlantedOptions:
     pair: str
     l2: float
     tolerance: float
+    num_early: int
 
 
 def run(setting: Setting, seed: int) -> SeedResult:
@@ -123,7 +125,13 @@ def run_one(
     trusted = read_trusted(index, tagger, experts)
     asked, about = questions(index, trusted, options.pair)
     setting.report(f"{name}: ranking {len(corpus.documents)} documents by {len(trusted):,} trusted tokens")
-    scores = rank_documents(index, trusted, document_numbers(experts), {ASKED: asked}, options.top_k, setting.device)
+    opposing = None
+    if tagger.encoder.trainable:
+        whole = build_whole(index, options.num_early, tagger=tagger, device=setting.device)
+        opposing = opposing_tokens(whole, index, tagger, experts)
+    scores = rank_documents(
+        index, trusted, document_numbers(experts), {ASKED: asked}, options.top_k, setting.device, opposing
+    )
     documents = find_candidates(index, "document").documents
     found: SeedResult = {"num_trusted_tokens": len(trusted), "asked": about, "num_asked": len(asked)}
     random = [document for document in documents if kinds.get(document) == RANDOM]
@@ -136,6 +144,15 @@ def run_one(
             "ranks": {method: ranks(values, wrong) for method, values in scores.items()},
         }
     return found
+
+
+def opposing_tokens(whole: WholeInfluence, index: Index, tagger: Tagger, experts: Sequence[Sentence]) -> torch.Tensor:
+    """How much the label of each training token opposes the trusted labels, through the whole tagger, (N,).
+
+    The question is the sum of the joint losses of all trusted sentences.
+    """
+    question = [make_query(tagger, sentence, 0, len(sentence), "gold") for sentence in experts if len(sentence)]
+    return -whole.segment_scores([question], find_candidates(index, "token").segments)[0]
 
 
 def pulls(

@@ -52,11 +52,13 @@ def rank_documents(
     asked: Mapping[str, Trusted],
     top_k: int = 10,
     device: torch.device | None = None,
+    opposing: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """The scores (K,) of all K training documents by each method, in the order of ``find_candidates``.
 
     ``trusted`` has all tokens of the trusted documents, and ``documents`` (b,) the document of each of its sentences.
     ``asked`` has smaller sets of tokens, for segment influence only, by the name that is added in brackets.
+    ``opposing`` (N,) says how much each training token opposes the trusted documents through the whole tagger.
     """
     found, explainer = simple_scores(index), Explainer(index, "identity", device=device or "cpu")
     for name, scores in instance_influences(index, trusted, documents).items():
@@ -66,6 +68,8 @@ def rank_documents(
             scores = trusted_scores(explainer, tokens, name, "top", top_k)
             _add_tokens(found, index, "segment influence", scores, _suffix(name, what))
     _add_tokens(found, index, "segment NN", neighbour_scores(index, trusted, "dot", top_k))
+    if opposing is not None:
+        _add_tokens(found, index, "whole tagger", opposing)
     return {name: found[name] for name in (*PAPER, *(other for other in found if other not in PAPER))}
 
 
