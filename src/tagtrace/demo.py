@@ -15,13 +15,15 @@ from tagtrace.data.summary import summary_table
 from tagtrace.findings import AuditOptions, run_audit
 from tagtrace.findings.audit import TrainingProgress
 from tagtrace.index import Index, build_index
-from tagtrace.influence import Explainer, Query, make_query
+from tagtrace.influence import Explainer, Query, build_whole, make_query
 from tagtrace.review.project import write_project_file
 from tagtrace.tagger import Tagger, TrainOptions, mispredictions, save_tagger, train
 from tagtrace.tagger.convex.refit import RefitProgress
 
 RECIPE = TrainOptions(epochs=6, batch_size=32, schedule="linear")
 NUM_FOLDS = 3
+NUM_EARLY = 2
+"""Taggers that are averaged by the score ``whole``."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,10 @@ def run_demo(folder: str | Path, seed: int = 0, output: DemoOutput | None = None
     output.note("building the index of the training data (the head is refitted exactly)")
     train_data = read_corpus(folder / "data" / "train.conll")
     index = build_index(tagger, train_data, folder / "index", refit_progress=output.refitting)
+    output.note(f"training {NUM_EARLY} more taggers for a short time, to explain through the whole tagger")
+    report = output.training
+    training = None if report is None else lambda seed, step: report(f"seed {seed}", step)
+    build_whole(index, NUM_EARLY, tagger=tagger, training=training)
     query = _explain(folder, index, corpus, output)
     _audit(folder, index, output)
     data = folder / "data"
@@ -90,7 +96,7 @@ def _explain(folder: Path, index: Index, corpus: InventedCorpus, output: DemoOut
     query = _first_club_predicted_as_place(folder, index)
     if query is None:
         return None
-    found = Explainer(index, "identity").explain(query, "cosine", top=5)
+    found = Explainer(index).explain(query, top=5)
     output.show(found)
     planted = {(error.sentence, t) for error in corpus.errors for t in range(error.start, error.stop)}
     hits = sum((one.sentence.id, one.start) in planted for one in found.supporters)

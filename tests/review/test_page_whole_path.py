@@ -22,6 +22,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the review extra is not installed")
 pytest.importorskip("uvicorn", reason="the review extra is not installed")
 
+from tagtrace import build_whole, open_index
 from tests.review.browser import Browser, Keys
 from tests.review.made import make_project
 
@@ -68,7 +69,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandSite]:
         shutil.copytree(demo, folder, ignore=shutil.ignore_patterns("decisions.sqlite*", "export"))
     else:
         folder.mkdir()
-        make_project(folder)
+        build_whole(open_index(make_project(folder).index), 1)
     made = CommandSite(folder, browser)
     with browser.patient(120.0):
         browser.wait(lambda: made.get("project")["has"]["errors"], "the predictions")
@@ -103,6 +104,10 @@ def test_from_an_error_to_the_corrected_file(site: CommandSite) -> None:
     browser.sees("#errors-shown", f"{number} error")
     browser.press(Keys.ESCAPE, Keys.ENTER)
     browser.wait(lambda: len(browser.texts("#supporters [role=option]")) == 20, "supporters")
+    assert site.get("project")["asking"]["score"] == "whole"  # shown once it is computed; until then, by cosine
+    with browser.patient(120.0):
+        browser.wait(lambda: re.fullmatch(r"\d+\.\d\d s", browser.text("#why-shown")), "the score of the whole tagger")
+    assert browser.find("#view-why [name=score]").get_attribute("value") == "whole"
     browser.press("x")
     browser.wait(lambda: browser.texts("#what-if-answer tbody tr"), "a prediction")
     browser.press("v")

@@ -62,9 +62,9 @@ def test_the_whole_path(site: Site) -> None:
     browser.wait(lambda: browser.texts("#what-if-answer tbody tr"), "the prediction")
     removed = {**query, "edits": [{**places[1], "labels": None}]}
     check_what_if(site, removed, "predict")
-    assert browser.texts("#what-if-answer thead th") == ["label", "before", "predicted"]
+    assert browser.texts("#what-if-answer thead th") == ["label", "before", "refined"]
     browser.press("v")
-    browser.sees("#what-if-answer thead", "retrained")
+    browser.sees("#what-if-answer thead", "verified")
     check_what_if(site, removed, "predict", "verify")
     assert browser.texts("#what-if-answer thead th") == ["label", "before", "refined", "verified"]
     browser.find("#what-if-by-pattern button").click()

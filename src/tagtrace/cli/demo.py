@@ -29,7 +29,7 @@ def demo(folder: Path, seed: int) -> None:
     if made.query is not None and made.query.sentence is not None:
         show(
             f"  tagtrace explain {folder / 'index'} --data {data / 'dev.conll'} --sentence {made.query.sentence.id} "
-            f"--segment {made.query.start}:{made.query.stop} --score cosine --curvature identity"
+            f"--segment {made.query.start}:{made.query.stop}"
         )
     show(
         f"  tagtrace audit {folder / 'index'} --trusted {data / 'dev.conll'} --truth {data / 'train_true.conll'} "

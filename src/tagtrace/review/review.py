@@ -75,11 +75,11 @@ def open_review(
     ``tagger`` is the index's own tagger, if the caller has it in memory. ``say`` is called with each step.
     """
     say("opening the index")
-    index = open_index(file.index, verify=True)
+    index = open_index(file.index, verify=True, tagger=file.tagger)
     if tagger is not None:
         index.check_tagger(tagger)
         index.built_with(tagger)
-    tagger = index.tagger(file.tagger if tagger is None else None)
+    tagger = index.tagger()
     say("reading the data")
     corpus = read_corpus(file.data, file.reading)
     index.check_corpus(corpus)

@@ -6,11 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tagtrace import build_whole, open_index
 from tagtrace.data import differences, read_corpus
 from tagtrace.data.schemes import spelled
 from tagtrace.findings.patterns.group_effect import pattern_edits
@@ -364,3 +366,38 @@ def test_the_default_for_a_large_head_is_kronecker_factors(ada: Client, monkeypa
     model = ada.review.the_model()
     other = Model(model.index, model.tagger, ada.review.decisions)
     assert other.defaults == {"score": "relative", "curvature": "kronecker"}
+
+
+def test_the_score_of_the_whole_tagger_is_computed_by_a_job(tmp_path: Path) -> None:
+    file = make_project(tmp_path)
+    build_whole(open_index(file.index), 1)
+    review = open_review(file, "ada")
+    try:
+        assert review.held is not None
+        assert review.held.wait(60)
+        client = Client(review)
+        assert client.get("project")["asking"]["score"] == "whole"
+        error = client.get("errors", limit=1)["items"][0]
+        asked = {**where(error), "score": "whole", "kind": "entity", "top": 5}
+        quick = client.get("why", **asked, wait=False)
+        assert (quick["score"], quick["is_ready"]) == ("cosine", False)
+        body = {**where(error), "kind": "prepare", "score": "whole", "training": "entity", "top": 5}
+        number = client.post("jobs", body, 201)["job"]
+        while (job := client.get(f"jobs/{number}"))["state"] == "running":
+            time.sleep(0.02)
+        assert job["state"] == "done", job
+        found = client.get("why", **asked, wait=False)
+        assert (found["score"], found["is_ready"]) == ("whole", True)
+        model = review.the_model()
+        query, _ = model.ask(error["sentence"], error["start"], error["stop"])
+        expected = Explainer(open_index(file.index)).explain(query, kind="entity", top=5)
+        assert [one["score"] for one in found["supporters"]] == pytest.approx(
+            [one.score for one in expected.supporters]
+        )
+        bad = client.post("jobs", {"kind": "prepare", "score": "whole"}, 201)["job"]
+        while (job := client.get(f"jobs/{bad}"))["state"] == "running":
+            time.sleep(0.02)
+        assert job["state"] == "failed"
+        assert "sentence" in job["error"]
+    finally:
+        review.close()

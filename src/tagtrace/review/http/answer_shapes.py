@@ -234,10 +234,12 @@ class WhyAnswer(Shape):
     query: QueryItem
     supporters: list[SegmentItem]
     opposers: list[SegmentItem]
+    score: str
+    """The score that was used."""
     curvature: str
     """The curvature that was used."""
     is_ready: bool
-    """Whether that is the requested curvature. If not, it can be computed by a job."""
+    """Whether these are the score and the curvature asked for. If not, a job can compute them."""
     is_what_if_ready: bool
     """Whether a what-if can be answered at once, without a job that prepares it."""
     seconds: float

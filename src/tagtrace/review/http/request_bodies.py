@@ -81,7 +81,8 @@ class SupposeBody(Body):
 
 class JobBody(Body):
     """A job. ``verify`` and ``retrain`` are for a what-if and have its fields: they retrain the head, or the whole
-    tagger several times. ``prepare`` computes a curvature, ``expect`` how long ``retrain`` takes."""
+    tagger several times. ``prepare`` computes a curvature or, with the score ``whole`` and a prediction's fields, its
+    explanation; ``expect`` says how long ``retrain`` takes."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
 
@@ -91,3 +92,5 @@ class JobBody(Body):
     training: Name = "token"
     """The training units that are ranked: token, entity, segment, sentence or document."""
     what_if: bool = False
+    top: Number = 20
+    """How many segments an explanation shows."""

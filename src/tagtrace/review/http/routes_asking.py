@@ -32,7 +32,9 @@ def asking_routes(review: Review) -> APIRouter:
         sentence: Text, start: int, stop: int, target: Text = "predicted", score: Text = "cosine",
         curvature: Text = "identity", kind: Text = "token", top: int = 20,
         data: Annotated[Literal["dev", "train"] | None, Query()] = None,
-        wait: Annotated[bool, Query(description="False: use the identity if the curvature is not computed yet")] = True,
+        wait: Annotated[
+            bool, Query(description="False: use the identity, or the cosine, if the answer is not prepared yet")
+        ] = True,
     ) -> Answer:  # fmt: skip
         model = review.the_model()
         query, origin = model.ask(sentence, start, stop, target, data)
@@ -66,6 +68,11 @@ def asking_routes(review: Review) -> APIRouter:
             def work(progress: Progress) -> dict[str, Any]:
                 if body.what_if:
                     return model.prepare_edits(progress)
+                if body.score == "whole":
+                    asked = _suppose_body(body)
+                    question = model.ask(asked.sentence, asked.start, asked.stop, asked.target, asked.data)
+                    model.why(*question, body.score, body.curvature, body.training, body.top)
+                    return {"curvature": body.curvature}
                 return model.prepare(body.curvature, body.score, body.training, progress)
 
         else:

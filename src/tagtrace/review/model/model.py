@@ -21,6 +21,7 @@ from tagtrace.index import Index
 from tagtrace.influence import (
     Edit,
     Effect,
+    Explanation,
     Query,
     RetrainOptions,
     Score,
@@ -34,6 +35,7 @@ from tagtrace.influence.curvature.inverse_file import load_inverse
 from tagtrace.influence.edits.seed_effects import retrain_effects, usual_processes
 from tagtrace.influence.edits.what_if import check_edits
 from tagtrace.influence.scoring.scorer import SHORTLIST
+from tagtrace.influence.whole.stored import has_whole
 from tagtrace.review.decisions.decide import Decisions, NotFoundError
 from tagtrace.review.decisions.ledger import Ledger
 from tagtrace.review.model.explainers import Explainers
@@ -57,6 +59,8 @@ MIN_SHOWN = 0.0005
 NUM_SHOWN = 3
 NUM_SEEDS = 3
 """Trainings with the edits, and without, of ``retrain``."""
+MAX_KNOWN = 100
+"""Maximum number of explanations by ``whole`` that are kept."""
 MAX_TOP = 200
 """Maximum number of supporters, and of opposers."""
 
@@ -80,6 +84,7 @@ class Model:
     ) -> None:
         self.index, self.tagger, self.decisions, self.held = index, tagger, decisions, held
         self.explainers = Explainers(index, device)
+        self._known: dict[object, Explanation] = {}
         self._encoding = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="predictions")
         self._is_stopped = False
@@ -111,15 +116,16 @@ class Model:
 
     @cached_property
     def defaults(self) -> dict[str, str]:
-        """The default score and curvature, which answer within a second.
+        """The default score and curvature.
 
-        ``relative`` with the exact Hessian needs P^2 multiply-adds for each segment on its shortlist, and N P^2 to
-        prepare.
+        ``whole`` takes seconds and is computed by a job; the others answer within a second. ``relative`` with the exact
+        Hessian needs P^2 multiply-adds for each segment on its shortlist, and N P^2 to prepare.
         """
         work = self.index.head.num_parameters**2
         is_quick = 2 * SHORTLIST * work <= QUICK_WORK
         is_exact = is_quick and (self.index.num_tokens * work <= SOON_WORK or load_inverse(self.index, 0.0) is not None)
-        return {"score": "relative", "curvature": "auto" if is_exact else "kronecker"}
+        score: Score = "whole" if has_whole(self.index) else "relative"
+        return {"score": score, "curvature": "auto" if is_exact else "kronecker"}
 
     def ask(
         self, sentence: str, start: int, stop: int, target: str = "predicted", data: str | None = None
@@ -145,28 +151,49 @@ class Model:
     ) -> dict[str, Any]:  # fmt: skip
         """The training segments that support and oppose the labels of a query.
 
-        If the curvature is not ready and ``wait`` is false, the identity is used instead.
+        If the curvature is not ready and ``wait`` is false, the identity is used instead; for an answer by ``whole``
+        that has not been computed yet, the cosine.
         """
         begin = time.perf_counter()
         if not 1 <= top <= MAX_TOP:
             raise OptionError(f"top is {top}; expected 1 to {MAX_TOP}")
-        how, of = named(score, SCORES, "score"), named(kind, KINDS, "kind")
-        wanted = named_curvature(curvature)
-        is_ready = self.explainers.is_ready(wanted, how, of)
-        used: Curvature = wanted if wait or is_ready else "identity"
-        with self.explainers.of(used) as explainer:
-            found = explainer.explain(query, how, of, top)
-        self.explainers.made_ready(used, how, of)
+        how, of, wanted = named(score, SCORES, "score"), named(kind, KINDS, "kind"), named_curvature(curvature)
+        if how == "whole":
+            found, used, is_ready = self._by_whole(query, of, top, wait=wait)
+        else:
+            is_ready = wait or self.explainers.is_ready(wanted, how, of)
+            used: Curvature = wanted if is_ready else "identity"
+            with self.explainers.of(used) as explainer:
+                found = explainer.explain(query, how, of, top)
+            self.explainers.made_ready(used, how, of)
         with self.decisions.reading() as ledger:
             sides = {name: [self._segment(ledger, one) for one in side] for name, side in found.sides().items()}
         return {
             "query": self._query_json(query, origin),
             **sides,
+            "score": found.score,
             "curvature": used,
-            "is_ready": used == wanted,
+            "is_ready": is_ready,
             "is_what_if_ready": self.explainers.is_ready_for_edits,
             "seconds": time.perf_counter() - begin,
         }
+
+    def _by_whole(
+        self, query: Query, kind: SegmentKind, top: int, *, wait: bool
+    ) -> tuple[Explanation, Curvature, bool]:
+        """The explanation by ``whole``, kept for later, and whether it is that: if not, it is one by cosine."""
+        sentence = query.sentence
+        assert sentence is not None
+        key = (sentence.id, sentence.tokens, query.start, query.stop, tuple(query.labels.tolist()), kind, top)
+        if key not in self._known and not wait:
+            with self.explainers.of("identity") as explainer:
+                return explainer.explain(query, "cosine", kind, top), "identity", False
+        if key not in self._known:
+            with self.explainers.of("auto") as explainer:
+                self._known[key] = explainer.explain(query, "whole", kind, top)
+            while len(self._known) > MAX_KNOWN:
+                self._known.pop(next(iter(self._known)), None)
+        return self._known[key], "auto", True
 
     def _segment(self, ledger: Ledger, one: TrainingSegment) -> dict[str, Any]:
         shown = {**place_json(ledger, (one.sentence_number, one.start, one.stop)), "score": one.score}
@@ -259,7 +286,9 @@ class Model:
         name, how, of = named_curvature(curvature), named(score, SCORES, "score"), named(kind, KINDS, "kind")
         query, _ = self.ask(self.decisions.data.sentences[0].id, 0, 1, data="train")
         with self.explainers.of(name, progress) as explainer:
-            if not self.explainers.is_ready(name, how, of) or name == "identity":
+            if how == "whole":
+                explainer.prepare("whole")
+            elif not self.explainers.is_ready(name, how, of) or name == "identity":
                 explainer.explain(query, how, of)
         self.explainers.made_ready(name, how, of)
         return {"curvature": name}

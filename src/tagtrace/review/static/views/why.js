@@ -76,26 +76,30 @@ export async function show({ again = false } = {}) {
   root.removeAttribute("aria-busy");
 }
 
-/** Have the server compute the curvature that this answer does not use yet, then ask again. */
-async function prepare({ curvature, score, kind }, asked) {
+/** Have the server compute the curvature or the score that this answer does not use yet, then ask again. */
+async function prepare(query, asked) {
+  const { curvature, score, kind } = query;
+  const isWhole = score === "whole";
+  const missing = isWhole ? "by cosine; the score through the whole tagger" : "without curvature, which";
   const place = byId("why-shown");
   const isWanted = () => shownFor === asked;
   const tell = (progress) => {
     const part = progress ? `, ${Math.floor((100 * progress[0]) / progress[1])} %` : "";
-    place.textContent = `Shown without curvature, which is being computed${part}…`;
+    place.textContent = `Shown ${missing} is being computed${part}…`;
   };
   tell(null);
   try {
-    if (!(await follow({ kind: "prepare", curvature, score, training: kind }, tell, isWanted))) return;
+    const about = isWhole ? { ...placeAsked(), target: state.value("target"), top: Number(query.top ?? 20) } : {};
+    if (!(await follow({ kind: "prepare", curvature, score, training: kind, ...about }, tell, isWanted))) return;
   } catch (error) {
-    if (isWanted()) place.textContent = `Shown without curvature, which could not be computed: ${error.message}`;
+    if (isWanted()) place.textContent = `Shown ${missing} could not be computed: ${error.message}`;
     return;
   }
   if (state.view() !== "why") forget();
   else if (!isTouched()) show({ again: true });
   else {
-    fill(place, el("button", { type: "button", onclick: () => show({ again: true }) }, "Update with curvature"));
-    say("The curvature is computed. Update the explanation to use it.");
+    fill(place, el("button", { type: "button", onclick: () => show({ again: true }) }, isWhole ? "Update" : "Update with curvature"));
+    say("The computation is done. Update the explanation to use it.");
   }
 }
 
