@@ -121,6 +121,29 @@ def test_sentences_outside_the_fisher_matrix_have_scores_too(monkeypatch: pytest
     found, expected = some.sentence_scores([query()])[0], all_in.sentence_scores([query()])[0]
     assert len(found) == len(SENTENCES)
     assert float(torch.corrcoef(torch.stack([found, expected]))[0, 1]) > 0.9
+    dense = outside_fisher(some, query())
+    torch.testing.assert_close(found, dense, rtol=2e-2, atol=1e-2 * float(dense.abs().max()))
+    segments = torch.tensor([[i, 0, len(sentence)] for i, sentence in enumerate(SENTENCES)])
+    torch.testing.assert_close(some.scores([query()], SegmentLosses(segments))[0], found, rtol=3e-2, atol=1e-4)
+    assert some.kernel.shares[0] == 1.0 > some.kernel.shares[3]
+
+
+def outside_fisher(member: EarlyTagger, asked: Query) -> Tensor:
+    """The scores of all sentences if only some make up F, by dense matrices."""
+    tagger, members = member.tagger, member.kernel.members
+    every = torch.stack([gradient(tagger, example, (0, example.length)) for example in member.examples])  # (N, P)
+    root = scale(tagger, every).sqrt()
+    scaled = every * root
+    sizes = scaled.square().sum(1)
+    weights = (sizes / sizes[members].mean()).rsqrt()
+    damping = float((weights * sizes)[members].mean())
+    repeated = weights[members] * len(every) / len(members)
+    fisher = (scaled[members].T * repeated) @ scaled[members] + damping * torch.eye(scaled.shape[1])
+    assert asked.sentence is not None
+    mine = gradient(tagger, tagger.prepare(asked.sentence), (asked.start, asked.stop)) * root
+    shares = 1.0 / (1.0 + weights * (scaled * torch.linalg.solve(fisher, scaled.T).T).sum(1))
+    shares[members] = 1.0
+    return scaled @ torch.linalg.solve(fisher, mine) * shares
 
 
 def relabelled(example: Example, token: int, label: int) -> Example:

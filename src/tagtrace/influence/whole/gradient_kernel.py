@@ -18,6 +18,11 @@ inversion lemma all of this needs K and k_i = g_q^T S g_i alone:
 
 K is that of sketches of SKETCH numbers: each entry of S^(1/2) g gets a random sign and is added to number (its place
 modulo SKETCH), which keeps products up to an error of about |g_i| |g_j| / sqrt(SKETCH).
+
+Of more than MOST sentences, F has M, evenly spaced, with weights w N / M. A sentence z that is left out has itself no
+part in F, so its influence would be too large beside the others: by the same lemma it is multiplied by its *share*
+
+    1 / (1 + w_z h_z),   h_z = g_z^T S^(1/2) (F + lambda I)^-1 S^(1/2) g_z.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -57,12 +63,22 @@ class GradientKernel:
     scales: Vector
     members: Tensor
     """Numbers of sentences, (M,)."""
+    shares: Tensor
+    """Of all sentences, (N,) float64; 1 for members."""
 
     @cached_property
     def weights(self) -> Tensor:
         """w (M,), 1 for a sentence of mean size."""
-        sizes = self.matrix.diagonal().double()
-        return (sizes / sizes.mean()).clamp(min=1e-12).rsqrt()
+        return self._weights_of(self.matrix.diagonal().double())
+
+    def _weights_of(self, sizes: Tensor) -> Tensor:
+        """w of sentences with these K_ii."""
+        return (sizes / self.matrix.diagonal().double().mean()).clamp(min=1e-12).rsqrt()
+
+    @cached_property
+    def _roots(self) -> Tensor:
+        """sqrt(w N / M), (M,)"""
+        return (self.weights * len(self.shares) / len(self.members)).sqrt()
 
     @cached_property
     def damping(self) -> float:
@@ -71,15 +87,20 @@ class GradientKernel:
 
     @cached_property
     def _factor(self) -> Tensor:
-        root = self.weights.sqrt()
-        matrix = self.matrix.double() * root * root.unsqueeze(1)
+        matrix = self.matrix.double() * self._roots * self._roots.unsqueeze(1)
         matrix.diagonal().add_(self.damping)
         return torch.linalg.cholesky(matrix)
 
     def coefficients(self, products: Tensor) -> Tensor:
         """c (Q, M) for k (Q, M)."""
-        root = self.weights.sqrt()
+        root = self._roots
         return (torch.cholesky_solve((products.double() * root).T, self._factor).T * root).to(products)
+
+    def shares_of(self, products: Tensor, sizes: Tensor) -> Tensor:
+        """The shares (n,) of sentences left out, from their products with the members (n, M) and with themselves."""
+        products, sizes = products.double(), sizes.double()
+        leverages = (sizes - (self.coefficients(products) * products).sum(1)) / self.damping  # h
+        return 1.0 / (1.0 + self._weights_of(sizes) * leverages.clamp(min=0.0))
 
     def scores(self, products: Tensor) -> Tensor:
         """The influence of the members for k (Q, M), (Q, M)."""
@@ -95,16 +116,31 @@ def sentence_kernel(
     tagger: Tagger, examples: Sequence[Example], recipe: TrainOptions, progress: Progress | None = None
 ) -> GradientKernel:
     """The kernel of the examples, of at most ``MOST`` of them; ``progress`` counts sentences, which are read twice."""
-    step = -(-len(examples) // MOST)
-    members = torch.arange(0, len(examples), step)
-    some = [examples[i] for i in members.tolist()]
-    first, second = (_counted(progress, 2 * len(some), before) for before in (0, len(some)))
+    step, count = -(-len(examples) // MOST), len(examples)
+    members, others = torch.arange(0, count, step), [i for i in range(count) if i % step]
+    some, rest = [examples[i] for i in members.tolist()], [examples[i] for i in others]
+    first, second, third = (_counted(progress, 2 * count, before) for before in (0, count, count + len(some)))
     with fast_products():
-        scales = _adam_scales(tagger, len(some), recipe, sentence_gradients(tagger, some, first))
+        scales = _adam_scales(tagger, count, recipe, sentence_gradients(tagger, examples, first))
         sketch, sketches = _Sketch(scales), torch.zeros(len(some), SKETCH, device=tagger.device)
         for indices, gradients in sentence_gradients(tagger, some, second):
             sketches[torch.tensor(indices, device=tagger.device)] = sketch.of_batch(gradients, len(indices))
-    return GradientKernel((sketches @ sketches.T).cpu(), scales, members)
+        shares = torch.ones(count, dtype=torch.float64)
+        kernel = GradientKernel(_gram(sketches).cpu(), scales, members, shares)
+        for indices, gradients in sentence_gradients(tagger, rest, third):
+            rows = sketch.of_batch(gradients, len(indices))
+            found = kernel.shares_of((rows @ sketches.T).cpu(), rows.square().sum(1).cpu())
+            shares[[others[i] for i in indices]] = found
+    return kernel
+
+
+def _gram(rows: Tensor) -> Tensor:
+    """rows rows^T, (M, M), of which only a half is computed."""
+    found, edges = rows.new_empty(len(rows), len(rows)), torch.linspace(0, len(rows), 9).long().tolist()
+    for start, stop in pairwise(edges):
+        products = rows[start:] @ rows[start:stop].T
+        found[start:, start:stop], found[start:stop, start:] = products, products.T
+    return found
 
 
 def _counted(progress: Progress | None, total: int, before: int) -> Progress | None:

@@ -31,6 +31,10 @@ class Losses(Protocol):
 
     def __len__(self) -> int: ...
 
+    def sentences(self) -> Tensor:
+        """The number of each loss's sentence."""
+        ...
+
     def of_batch(self, scores: Scores, batch: Sequence[Example], places: Tensor) -> tuple[Tensor, Tensor]:
         """The numbers of the losses of a batch, and their values; ``places`` (N,) are sentences in it, or -1."""
         ...
@@ -44,6 +48,9 @@ class SentenceLosses:
 
     def __len__(self) -> int:
         return self.num_sentences
+
+    def sentences(self) -> Tensor:
+        return torch.arange(self.num_sentences)
 
     def of_batch(self, scores: Scores, batch: Sequence[Example], places: Tensor) -> tuple[Tensor, Tensor]:
         numbers = (places >= 0).nonzero().squeeze(1)
@@ -60,6 +67,9 @@ class SegmentLosses:
 
     def __len__(self) -> int:
         return len(self.segments)
+
+    def sentences(self) -> Tensor:
+        return self.segments[:, 0]
 
     def of_batch(self, scores: Scores, batch: Sequence[Example], places: Tensor) -> tuple[Tensor, Tensor]:
         numbers = (places[self.segments[:, 0]] >= 0).nonzero().squeeze(1)

@@ -29,7 +29,7 @@ from tagtrace.tagger.recipe import EncoderMaker, Recipe
 from tagtrace.tagger.tagger import Tagger, pick_device
 from tagtrace.tagger.training import Step
 
-FORMAT = 1
+FORMAT = 2
 FOLDER, MARKER = "whole", "whole.json"
 
 
@@ -98,7 +98,9 @@ def whole_size(tagger: Tagger, num_sentences: int, num_seeds: int) -> int:
     """Bytes that ``build_whole`` writes, about."""
     weights = sum(value.numel() * value.element_size() for value in tagger.state_dict().values())
     num_members = -(-num_sentences // -(-num_sentences // MOST))
-    return num_seeds * (weights + 2 * sum(part.numel() for part in weights_of(tagger).values()) + 4 * num_members**2)
+    return num_seeds * (
+        weights + 2 * sum(part.numel() for part in weights_of(tagger).values()) + 4 * num_members**2 + 8 * num_sentences
+    )
 
 
 def _name(seed: int) -> str:
@@ -122,7 +124,13 @@ def _run_folder(index: Index, recipe: Recipe) -> RunFolder:
 def _tensors(made: EarlyTagger) -> dict[str, Tensor]:
     weights = {f"tagger.{name}": value.detach().cpu().contiguous() for name, value in made.tagger.state_dict().items()}
     scales = {f"scale.{name}": value.cpu() for name, value in made.kernel.scales.items()}
-    return {**weights, **scales, "kernel": made.kernel.matrix, "members": made.kernel.members}
+    return {
+        **weights,
+        **scales,
+        "kernel": made.kernel.matrix,
+        "members": made.kernel.members,
+        "shares": made.kernel.shares,
+    }
 
 
 def _restored(
@@ -135,7 +143,9 @@ def _restored(
     early = early.eval().to(pick_device(device))
     examples = [early.prepare(sentence) for sentence in early.labelled(sentences, "training")]
     scales = {name: scale.to(early.device) for name, scale in _named(tensors, "scale.").items()}
-    return EarlyTagger(early, examples, GradientKernel(tensors["kernel"], scales, tensors["members"]))
+    return EarlyTagger(
+        early, examples, GradientKernel(tensors["kernel"], scales, tensors["members"], tensors["shares"])
+    )
 
 
 def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -69,7 +69,8 @@ class EarlyTagger:
                 direction = self._direction(gradient, weights)
                 before = self._losses_before(asked)
                 found.append(slopes(self.tagger, self.examples, direction, gradient, asked, before))
-        return torch.stack(found)
+        shares = torch.cat([self.kernel.shares[some.sentences()] for some in asked])
+        return torch.stack(found) * shares
 
     def _losses_before(self, asked: tuple[Losses, ...]) -> Tensor:
         """The losses at theta, kept for the next query that asks the same."""
