@@ -22,8 +22,8 @@ from tagtrace.tagger.convex.refit import RefitProgress
 
 RECIPE = TrainOptions(epochs=6, batch_size=32, schedule="linear")
 NUM_FOLDS = 3
-NUM_EARLY = 2
-"""Taggers that are averaged by the score ``whole``."""
+NUM_EARLY = 1
+"""Taggers that are trained for the score ``whole``; more would be better and take longer."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def run_demo(folder: str | Path, seed: int = 0, output: DemoOutput | None = None
     output.note("building the index of the training data (the head is refitted exactly)")
     train_data = read_corpus(folder / "data" / "train.conll")
     index = build_index(tagger, train_data, folder / "index", refit_progress=output.refitting)
-    output.note(f"training {NUM_EARLY} more taggers for a short time, to explain through the whole tagger")
+    output.note("training another tagger for a short time, to explain through the encoder too")
     report = output.training
     training = None if report is None else lambda seed, step: report(f"seed {seed}", step)
     build_whole(index, NUM_EARLY, tagger=tagger, training=training)

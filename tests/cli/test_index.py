@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from click.testing import Result
 
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.index import open_index
+from tagtrace.influence.whole.stored import has_whole
 from tagtrace.tagger import Lexical, LexicalOptions, load_tagger, new_tagger, save_tagger
 from tests.cli.command import refused, tagtrace
 
@@ -103,3 +105,22 @@ def test_bad_input_is_one_line(files: Path, options: tuple[object, ...], expecte
     refused(result, expected)
     assert result.stderr.count("\n") == 1
     assert sorted(path.name for path in files.iterdir()) == ["tagger", "train.conll"]
+
+
+def test_seeds_are_added_to_a_finished_index(data: Path, tagger: Path, tmp_path: Path) -> None:
+    arguments = ["index", tagger, data / "train.conll", tmp_path / "index", "--device", "cpu"]
+    result = tagtrace(*arguments, "--seeds", 0)
+    assert result.exit_code == 0, result.output
+    assert "training" not in result.stdout
+    result = tagtrace(*arguments, "--seeds", 1)  # as after an interruption
+    assert result.exit_code == 0, result.output
+    assert "the index is complete" in result.stdout
+    assert re.search(
+        r"training 1 tagger for a quarter of their epochs, for the score whole: about [\d.]+ MB", result.stdout
+    )
+    assert has_whole(open_index(tmp_path / "index"), 1)
+    refused(tagtrace(*arguments, "--seeds", 1), "exists already")
+    refused(tagtrace(*arguments, "--seeds", 2, "--l2", 2.0), "exists already")
+    refused(tagtrace(*arguments, "--seeds", -1), "seeds")
+    found = tagtrace("explain", tmp_path / "index", "--data", data / "dev.conll", "--most", 1, "--device", "cpu")
+    assert "by whole" in found.stdout

@@ -55,7 +55,7 @@ def test_the_whole_tagger_is_trained_again(data: Path, tagger: Path, tmp_path: P
     assert f"the prediction changes in {found['retrained']['num_flips']} of 2" in result.stdout
     assert len(found["retrained"]["changes"]) == 2
     assert found["effects"]["retrain"]["change"] == pytest.approx(found["retrained"]["change"])
-    assert len(list((tmp_path / "work").glob("*.safetensors"))) == 4
+    assert len(list((tmp_path / "work").glob("*/*.safetensors"))) == 4
 
 
 def test_what_cannot_be_trained_again_is_refused(indexed: Path, entity: tuple[str, int, int]) -> None:

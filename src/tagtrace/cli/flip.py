@@ -34,7 +34,7 @@ def flip(folder: Path, **values: Any) -> None:
     --most, such as 20.
     """
     retrain = read_retrain(values)
-    explainer, query = prepare_question(folder, values, "predicted")
+    explainer, query = prepare_question(folder, values, "predicted", "whole" if retrain else "influence")
 
     def report(size: int, margin: float, number: int) -> None:
         note(f"retraining {number:>3}  {counted(size, 'label')}  margin {margin:+.4f}")

@@ -7,17 +7,18 @@ from typing import Any
 
 import click
 
-from tagtrace._checks import TagtraceError
+from tagtrace._checks import OptionError, TagtraceError
 from tagtrace._files import check_replaceable
+from tagtrace._markup import counted
 from tagtrace.cli.options import Command, device_option, overwrite_option, read_options, reading_options, refit_options
 from tagtrace.cli.show import counting, counting_several, note, refit_line, show
-from tagtrace.data import read_corpus
-from tagtrace.index import Index, IndexOptions, build_index, estimate_size
+from tagtrace.data import Corpus, read_corpus
+from tagtrace.index import Index, IndexOptions, build_index, estimate_size, open_index
 from tagtrace.index.manifest import MARKER
 from tagtrace.index.options import DTYPES, megabytes
 from tagtrace.influence.options import check_at_least
 from tagtrace.influence.whole.stored import FOLDER as WHOLE
-from tagtrace.influence.whole.stored import build_whole, whole_size
+from tagtrace.influence.whole.stored import build_whole, has_whole, whole_size
 from tagtrace.tagger import Tagger, load_tagger, pick_device
 from tagtrace.tagger.recipe import Recipe
 from tagtrace.tagger.training import Step
@@ -68,9 +69,14 @@ def index(tagger_folder: Path, train_file: str, folder: Path, **values: Any) -> 
         values["max_steps"], values["shard_tokens"],
     )  # fmt: skip
     check_at_least(0, seeds=values["seeds"])
-    check_replaceable(folder, overwrite=values["overwrite"], marker=MARKER)
+    is_asked_again = not values["overwrite"] and values["seeds"] > 0 and (folder / MARKER).is_file()
+    if not is_asked_again:
+        check_replaceable(folder, overwrite=values["overwrite"], marker=MARKER)
     tagger = load_tagger(tagger_folder).to(pick_device(values["device"]))
     corpus = read_corpus(train_file, reading)
+    if is_asked_again:
+        add_whole(_same_index(folder, tagger, corpus, options, values["seeds"]), tagger, values["seeds"])
+        return
     dim, num_labels = tagger.encoder.dim, len(tagger.labels)
     size = megabytes(estimate_size(corpus.num_tokens, dim, num_labels, options.dtype))
     show(f"{corpus.num_tokens:,} tokens x ({dim} features + {num_labels} errors): about {size}")
@@ -86,6 +92,22 @@ def index(tagger_folder: Path, train_file: str, folder: Path, **values: Any) -> 
         add_whole(built, tagger, values["seeds"])
 
 
+def _same_index(folder: Path, tagger: Tagger, corpus: Corpus, options: IndexOptions, num_seeds: int) -> Index:
+    """The finished index in a folder, if this command would make the same and has seeds to add; raises otherwise."""
+    found = open_index(folder, verify=True)
+    try:
+        found.check_tagger(tagger)
+        found.check_corpus(corpus)
+        Recipe.of(tagger)
+        is_same = found.manifest.options == options.to_json()
+    except TagtraceError:
+        is_same = False
+    if not is_same or has_whole(found, num_seeds):
+        check_replaceable(folder, overwrite=False, marker=MARKER)
+    show(f"{folder}: the index is complete")
+    return found.built_with(tagger)
+
+
 def add_whole(built: Index, tagger: Tagger, num_seeds: int) -> None:
     """Train the taggers that scores through the encoder need, and say what they take."""
     try:
@@ -94,14 +116,18 @@ def add_whole(built: Index, tagger: Tagger, num_seeds: int) -> None:
         note(f"no scores through the encoder: {error}")
         return
     size = megabytes(whole_size(tagger, built.num_sentences, num_seeds))
-    show(f"training {num_seeds} taggers for a quarter of their epochs, for the score whole: about {size}")
+    show(f"training {counted(num_seeds, 'tagger')} for a quarter of their epochs, for the score whole: about {size}")
     with counting_several() as update:
 
         def training(seed: int, step: Step) -> None:
             update(f"training, seed {seed}", step.step, step.num_steps)
 
-        build_whole(
-            built, num_seeds, tagger=tagger, device=tagger.device, training=training,
-            progress=lambda done, total: update("gradients", done, total),
-        )  # fmt: skip
+        try:
+            build_whole(
+                built, num_seeds, tagger=tagger, device=tagger.device, training=training,
+                progress=lambda done, total: update("gradients", done, total),
+            )  # fmt: skip
+        except OptionError as error:
+            note(f"no scores through the encoder: {error}")
+            return
     show(f"wrote {built.folder / WHOLE}")

@@ -25,7 +25,7 @@ from tagtrace.cli.options import (
 from tagtrace.cli.show import counting, show
 from tagtrace.data import read_corpus
 from tagtrace.index import Index, open_index
-from tagtrace.influence import Edit, Explainer, Query, RetrainOptions, make_edit, make_queries, read_edits
+from tagtrace.influence import Edit, Explainer, Query, RetrainOptions, Score, make_edit, make_queries, read_edits
 from tagtrace.influence.edits.seed_effects import usual_processes
 from tagtrace.influence.explain import EditRung
 
@@ -105,8 +105,10 @@ def what_if(folder: Path, **values: Any) -> None:
         write_json(values["json_file"], found.to_json())
 
 
-def prepare_question(folder: Path, values: dict[str, Any], target: str) -> tuple[Explainer, Query]:
-    """The explainer of an index, and the query that the options name."""
+def prepare_question(
+    folder: Path, values: dict[str, Any], target: str, score: Score = "influence"
+) -> tuple[Explainer, Query]:
+    """The explainer of an index, prepared for a score, and the query that the options name."""
     options = read_options(values)
     index = open_index(folder, verify=True, tagger=values["tagger_folder"])
     corpus = read_corpus(values["data_file"], options, require_labels=False)
@@ -114,7 +116,7 @@ def prepare_question(folder: Path, values: dict[str, Any], target: str) -> tuple
     (query,) = make_queries(index.tagger(), corpus, values["sentence"], segment, target)
     with counting("computing the curvature") as progress:
         explainer = Explainer(index, progress=progress, device=values["device"])
-        explainer.prepare("influence", "refine")
+        explainer.prepare(score, "screen" if score == "whole" else "refine")
     return explainer, query
 
 

@@ -27,7 +27,7 @@ from tagtrace.influence.edits.effect import effect
 from tagtrace.influence.edits.flip import Flip, Flipper, FlipProgress, HowToEdit, WhatToEdit
 from tagtrace.influence.edits.refine import Refiner
 from tagtrace.influence.edits.retrain import Retrainer, settled
-from tagtrace.influence.edits.seed_effects import RetrainOptions, retrain_effects
+from tagtrace.influence.edits.seed_effects import RetrainOptions, retrain_effects, retrain_recipe
 from tagtrace.influence.edits.what_if import WhatIf, check_edits
 from tagtrace.influence.explanation import Explanation, Rung, TrainingSegment
 from tagtrace.influence.options import check_at_least, check_choice
@@ -44,7 +44,7 @@ from tagtrace.influence.whole.whole import WholeInfluence
 from tagtrace.tagger.convex.objective import Objective
 from tagtrace.tagger.convex.products import by_loops
 from tagtrace.tagger.head import Head
-from tagtrace.tagger.retrainings import RetrainingProgress
+from tagtrace.tagger.retrainings import RetrainingProgress, check_can_hide
 from tagtrace.tagger.rows import RowParts
 from tagtrace.tagger.tagger import pick_device
 
@@ -139,6 +139,8 @@ class Explainer:
         score = score or self.default_score
         check_choice("score", score, Score)
         check_at_least(1, top=top)
+        if rung == "retrain":
+            check_can_hide(retrain_recipe(self.index, retrain))
         scorer = self._scorer(kind, max_length)
         num_wanted = POOL * top if rung in ("refine", "verify") and score == "influence" else top
         for query, direction in zip(queries, self._directions(queries, score), strict=True):

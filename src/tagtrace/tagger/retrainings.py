@@ -68,10 +68,8 @@ def retrain_all(
     ``work`` is a folder that keeps finished runs, so that an interrupted call resumes, and what they depend on apart
     from their names: another call's runs are refused.
     """
-    if recipe.refit is not None and any(HIDDEN in one.labels for variant in variants for one in variant.sentences):
-        raise OptionError(
-            "the tagger's head was refitted after training, which needs every label; change labels instead"
-        )
+    if any(HIDDEN in one.labels for variant in variants for one in variant.sentences):
+        check_can_hide(recipe)
     kept = None if work is None else RunFolder(work[0], MARKER, work[1], "runs").open()
     found: dict[int, Tensor] = {}
     for place, variant in enumerate(variants):
@@ -90,6 +88,15 @@ def retrain_all(
             each = (time.monotonic() - started) / (done - num_before)
             progress(RetrainingProgress(done, len(variants), each * (len(variants) - done)))
     return [found[place] for place in range(len(variants))]
+
+
+def check_can_hide(recipe: Recipe) -> None:
+    """Raise OptionError if labels cannot be hidden from trainings by this recipe."""
+    if recipe.refit is not None:
+        raise OptionError(
+            "the tagger's head was refitted after training, which needs every label, so that labels cannot be removed "
+            "when the whole tagger is trained again; relabel them instead, or retrain only the head"
+        )
 
 
 def expected_seconds(recipe: Recipe, sentences: Sequence[Sentence], device: str | torch.device = "cpu") -> float:

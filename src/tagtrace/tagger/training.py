@@ -130,8 +130,8 @@ def train_tagger(
         run = _Run(tagger, examples, held_out, options, kept)
         run.resume()
         tagger.train()
-        epochs = options.epochs if stop_after is None else min(stop_after, options.epochs)
-        while run.step < epochs * run.batches_per_epoch:
+        run.num_epochs = options.epochs if stop_after is None else min(stop_after, options.epochs)
+        while run.step < run.num_epochs * run.batches_per_epoch:
             run.advance(progress)
         return run.finish()
 
@@ -151,6 +151,9 @@ class _Run:
         self.examples, self.dev, self.checkpoint = examples, dev, checkpoint
         self.batches_per_epoch = -(-len(self.examples) // options.batch_size)
         self.num_steps = options.epochs * self.batches_per_epoch
+        """Of the whole run, which learning rates depend on."""
+        self.num_epochs = options.epochs
+        """After which it ends."""
         self.dropout = nn.Dropout(options.dropout)
         self.learning_rate = options.learning_rate or tagger.encoder.learning_rate
         self.optimiser = _optimiser(tagger, options, self.learning_rate)
@@ -175,14 +178,15 @@ class _Run:
         self.step += 1
         self.epoch_loss += loss / self.batches_per_epoch
         dev_loss = self._end_epoch() if self.step % self.batches_per_epoch == 0 else None
-        is_due = self.seconds.since_mark() >= self.options.checkpoint_seconds or self.step == self.num_steps
+        last_step = self.num_epochs * self.batches_per_epoch
+        is_due = self.seconds.since_mark() >= self.options.checkpoint_seconds or self.step == last_step
         if self.checkpoint is not None and is_due:
             state = CheckpointState(self.step, self.epoch_loss, asdict(self.history), self.best)
             self.checkpoint.save(self.tagger, self.optimiser, state)
             self.seconds.mark()
         if progress is not None:
-            left = self.seconds.per_step(self.step) * (self.num_steps - self.step)
-            progress(Step(epoch + 1, self.options.epochs, self.step, self.num_steps, loss, left, dev_loss))
+            left = self.seconds.per_step(self.step) * (last_step - self.step)
+            progress(Step(epoch + 1, self.num_epochs, self.step, last_step, loss, left, dev_loss))
 
     def _batch(self, epoch: int, index: int) -> list[Example]:
         """Batch ``index`` of an epoch: shuffled, with sentences of similar length together to save padding."""

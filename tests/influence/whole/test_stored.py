@@ -12,13 +12,13 @@ from tagtrace import Explainer, RetrainOptions, TrainOptions, build_encoder, bui
 from tagtrace._checks import OptionError
 from tagtrace.data import Corpus, read_corpus
 from tagtrace.data.invented import generate, write_invented
-from tagtrace.index import Index, build_index
-from tagtrace.influence import Query
+from tagtrace.index import Index, IndexFolderError, build_index
+from tagtrace.influence import Effect, Query, SeedEffects
 from tagtrace.influence.whole import stored
-from tagtrace.influence.whole.flip_whole import WholeFlip
+from tagtrace.influence.whole.flip_whole import WholeFlip, num_flips
 from tagtrace.influence.whole.slopes import SegmentLosses
 from tagtrace.influence.whole.stored import has_whole, open_whole, whole_size
-from tagtrace.tagger import Tagger, load_tagger, save_tagger
+from tagtrace.tagger import Tagger, load_tagger, new_tagger, refit_tagger, save_tagger
 
 OPTIONS = TrainOptions(epochs=4, batch_size=8, learning_rate=3e-3, head_learning_rate=1e-2)
 
@@ -72,11 +72,11 @@ def test_an_interrupted_build_resumes(
     index = build_index(tagger, corpus, tmp_path / "index", tagger_path=folder / "tagger")
     seeds, train_early = list[int](), stored.train_early
 
-    def interrupted(recipe: object, sentences: object, seed: int, *others: object) -> object:
+    def interrupted(recipe: object, sentences: object, examples: object, seed: int, *others: object) -> object:
         seeds.append(seed)
         if seeds == [0, 1]:
             raise KeyboardInterrupt
-        return train_early(recipe, sentences, seed, *others)  # pyright: ignore[reportArgumentType]
+        return train_early(recipe, sentences, examples, seed, *others)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(stored, "train_early", interrupted)
     assert not has_whole(index)
@@ -185,3 +185,47 @@ def test_a_moved_tagger_is_found(folder: Path, corpus: Corpus, tmp_path: Path) -
         Explainer(open_index(tmp_path / "index")).explain(asked)
     moved = open_index(tmp_path / "index", tagger=tmp_path / "moved")
     assert Explainer(moved).explain(asked).score == "whole"
+
+
+def test_a_flip_counts_seeds_that_predicted_the_label_before() -> None:
+    def one(before: int, after: int) -> Effect:
+        tables = [torch.nn.functional.one_hot(torch.tensor([label]), 3).double() for label in (before, after)]
+        return Effect(0.5, 1.0, *tables)
+
+    found = SeedEffects((one(0, 1), one(0, 0), one(1, 1), one(2, 0), one(0, 2)))
+    assert num_flips(found, (0,), None) == 2
+    assert num_flips(found, (0,), (1,)) == 1
+
+
+def test_several_queries_share_a_work_folder(index: Index, corpus: Corpus, tmp_path: Path) -> None:
+    tagger, sentence = index.tagger(), corpus.sentences[0]
+    queries = [make_query(tagger, sentence, t, t + 1) for t in (0, 1)]
+    retrain = RetrainOptions(1, work=tmp_path / "work")
+    found = list(Explainer(index).explain_all(queries, top=1, rung="retrain", retrain=retrain))
+    assert [one.supporters[0].rung for one in found] == ["retrain"] * 2
+    assert len(list((tmp_path / "work").iterdir())) == 2
+
+
+def test_taggers_with_a_refitted_head_are_refused_before_anything_is_scored(
+    corpus: Corpus, folder: Path, tmp_path: Path
+) -> None:
+    tagger = load_tagger(folder / "tagger")
+    refit_tagger(tagger, corpus.sentences)
+    save_tagger(tagger, tmp_path / "tagger")
+    index = build_index(load_tagger(tmp_path / "tagger"), corpus, tmp_path / "index", tagger_path=tmp_path / "tagger")
+    with pytest.raises(OptionError, match="relabel them instead"):
+        Explainer(index).explain(query(index, corpus), "cosine", rung="retrain")
+
+
+def test_encoders_that_it_cannot_go_through_are_refused_before_training(
+    index: Index, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, corpus: Corpus
+) -> None:
+    tagger = index.trained_tagger()
+    again = build_index(tagger, corpus, tmp_path / "index")
+    monkeypatch.setattr(type(tagger.encoder), "layer_rows", lambda *_: [torch.zeros(3, dtype=torch.long)])
+    monkeypatch.setattr(stored, "train_early", lambda *_: pytest.fail("nothing is trained"))
+    with pytest.raises(OptionError, match="not once for each token"):
+        build_whole(again, 1)
+    assert not (again.folder / stored.FOLDER).exists()
+    with pytest.raises(IndexFolderError, match="built with"):
+        build_whole(again, 1, tagger=new_tagger(tagger.encoder, tagger.labels))

@@ -52,7 +52,8 @@ needs_data = pytest.mark.skipif(not (DATA / "conll2003_corrected").is_dir(), rea
 def small_options(setting: Setting) -> LdsOptions:
     options = setting.options("lds", LdsOptions)
     small = {**vars(options), "num_train": 60, "num_queries": 4, "num_segment_queries": 3, "num_subsets": 4,
-             "num_seeds": 2, "num_early": 2, "kinds": list(KINDS), "other": {"epochs": 4}}  # fmt: skip
+             "other_segment_subsets": 4, "num_seeds": 2, "num_early": 2, "kinds": list(KINDS),
+             "other": {"epochs": 4}}  # fmt: skip
     return LdsOptions(**small)
 
 
@@ -67,8 +68,8 @@ def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [list(found[kind]["scores"]) for kind in options.kinds] == [names] * 3
     assert [found[kind]["queries"] for kind in options.kinds] == [4, 3, 3]
     text = experiment.table([found])
-    assert "60 sentences, 4 subsets, 2 seeds each" in text
-    assert "Labels of 50% of the entities taken away, 3 queries" in text
+    assert "60 sentences, 2 trainings on each subset" in text
+    assert "Labels of 50% of the entities taken away, 4 subsets, 3 queries" in text
     assert experiment.headlines([found])[1].what == "linear datamodelling score, sentences, whole tagger, mean of 2"
     assert experiment.draw_figure([found], tmp_path)
     low = {name: {"lds": -0.1, "interval": [0, 0]} for name in names}

@@ -76,6 +76,8 @@ class Flip(Described):
     num_retrainings: int
     retrained: SeedEffects | None = None
     """If the whole tagger was trained again: for each seed, what ``effect`` is the mean of."""
+    num_flips: int | None = None
+    """In how many of these seeds the prediction changes as it was asked to."""
 
     @property
     def verdict(self) -> str:
@@ -86,7 +88,7 @@ class Flip(Described):
             margins = f"margin {self.margin_before:.3f} -> {self.margin_after:.3f}"
             return f"not found: after editing {size}, the prediction is still {after} ({margins}; {times})"
         if self.retrained is not None:
-            seeds = f"{self.retrained.num_flips} of {counted(len(self.retrained.effects), 'seed')}"
+            seeds = f"{self.num_flips} of {counted(len(self.retrained.effects), 'seed')}"
             return f"editing {size} changes the best labels from {before} to {after} in {seeds} ({times})"
         minimal = "none can be left out" if self.is_minimal else "whether each is needed was not checked"
         return f"editing {size} changes the best labels from {before} to {after}; {minimal} ({times})"

@@ -44,7 +44,7 @@ class RetrainOptions:
     num_processes: int = 1
     """Trainings at the same time. With more than one, a script needs ``if __name__ == "__main__":``."""
     work: Path | None = None
-    """Folder that keeps finished trainings, so that an interrupted call resumes."""
+    """Folder that keeps finished trainings, in a folder for each query, so that an interrupted call resumes."""
     tagger: Tagger | str | Path | None = None
     """The tagger, or its folder if it has been moved."""
     encoder: EncoderMaker | None = None
@@ -108,6 +108,10 @@ class _Asked:
     start: int
     stop: int
 
+    def work(self, folder: Path, owner: dict[str, object]) -> tuple[Path, dict[str, object]]:
+        """Where the runs for this query are kept, and what they depend on."""
+        return folder / hashlib.sha256(json.dumps(owner["query"]).encode()).hexdigest()[:16], owner
+
     def __call__(self, tagger: Tagger) -> Tensor:
         """The loss, and the probabilities of the segment's tokens, in one row."""
         head = deepcopy(tagger.head).cpu().double()
@@ -129,8 +133,7 @@ def retrain_effects(
     options = options or RetrainOptions()
     if query.sentence is None:
         raise OptionError("this query has no sentence to encode; make it with make_query")
-    tagger = options.tagger if isinstance(options.tagger, Tagger) else index.trained_tagger(options.tagger)
-    recipe = Recipe.of(tagger, options.encoder)
+    recipe = retrain_recipe(index, options)
     sentences = [index.sentence(number) for number in range(index.num_sentences)]
     names = [f"after-{_digest(edits)}" for edits in groups]
     sides = {"before": sentences}
@@ -140,7 +143,8 @@ def retrain_effects(
     asked = _Asked(query.sentence, tuple(query.labels.tolist()), query.start, query.stop)
     found = retrain_all(
         recipe, variants, asked, device=device, num_processes=options.num_processes,
-        work=None if options.work is None else (options.work, _owner(index, recipe, asked, device)), progress=progress,
+        work=None if options.work is None else asked.work(options.work, _owner(index, recipe, asked, device)),
+        progress=progress,
     )  # fmt: skip
     rows = {variant.name: row for variant, row in zip(variants, found, strict=True)}
     size = query.stop - query.start
@@ -148,6 +152,13 @@ def retrain_effects(
         SeedEffects(tuple(_effect(rows[f"before-{seed}"], rows[f"{name}-{seed}"], size) for seed in seeds))
         for name in names
     ]
+
+
+def retrain_recipe(index: Index, options: RetrainOptions | None = None) -> Recipe:
+    """The recipe that the index's tagger is trained again by."""
+    options = options or RetrainOptions()
+    tagger = options.tagger if isinstance(options.tagger, Tagger) else index.trained_tagger(options.tagger)
+    return Recipe.of(tagger, options.encoder)
 
 
 def edited_sentences(index: Index, sentences: Sequence[Sentence], edits: Sequence[Edit]) -> list[Sentence]:

@@ -1,21 +1,24 @@
 """Flip for the whole tagger: edits chosen by influence through the encoder, checked by training everything again.
 
 Each check costs a training for each seed, so there is no search as for the head: the strongest edits that the score
-finds are tried in three sizes, and the smallest that changes the prediction in most seeds is the answer.
+finds are tried in three sizes, and the smallest that changes the prediction in most seeds is the answer. The score is
+about the loss of the predicted labels; the labels asked for say only what relabelled segments become.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
+from tagtrace._checks import OptionError
 from tagtrace.index import Index
 from tagtrace.influence.edits.edit import Edit
 from tagtrace.influence.edits.edit_pool import relabellings, removals
-from tagtrace.influence.edits.effect import Effect
 from tagtrace.influence.edits.flip import Flip, HowToEdit, WhatToEdit
 from tagtrace.influence.edits.margin import Margin
 from tagtrace.influence.edits.seed_effects import RetrainOptions, SeedEffects, retrain_effects
@@ -58,18 +61,20 @@ class WholeFlip:
         predicted = Margin(query, self.head, wanted).predicted
         query = query.with_labels(torch.tensor(predicted))
         edits = self.edits(query, edit, kind, most, wanted)
-        sizes = sorted({max(round(share * len(edits)), 1) for share in SIZES}) if edits else []
+        if not edits:
+            raise OptionError("no training label that could be edited supports this prediction; edit other labels")
+        sizes = sorted({max(round(share * len(edits)), 1) for share in SIZES})
         effects = retrain_effects(
-            self.index, query, [edits[:size] for size in sizes] or [[]], self.options, device=self.device,
-            progress=progress,
-        )  # fmt: skip
-        flips = [2 * _num_flips(found, wanted) > len(found.effects) for found in effects]
-        place = flips.index(True) if any(flips) else len(flips) - 1
-        mean, size = effects[place].mean, sizes[place] if sizes else 0
+            self.index, query, [edits[:size] for size in sizes], self.options, device=self.device, progress=progress
+        )
+        flips = [num_flips(found, predicted, wanted) for found in effects]
+        is_found = [2 * count > len(found.effects) for count, found in zip(flips, effects, strict=True)]
+        place = is_found.index(True) if any(is_found) else len(sizes) - 1
+        mean = effects[place].mean
         return Flip(
-            self.index, query, flips[place], tuple(edits[:size]), predicted,
-            tuple(mean.probabilities_after.argmax(1).tolist()), _log_odds(mean.before), _log_odds(mean.after), mean,
-            False, self.options.num_seeds * (1 + len(sizes)), effects[place],
+            self.index, query, is_found[place], tuple(edits[: sizes[place]]), predicted,
+            _usual_labels(effects[place]), _log_odds(mean.before), _log_odds(mean.after), mean,
+            False, self.options.num_seeds * (1 + len(sizes)), effects[place], flips[place],
         )  # fmt: skip
 
     def edits(
@@ -97,14 +102,21 @@ class WholeFlip:
         return found
 
 
-def _num_flips(found: SeedEffects, wanted: tuple[int, ...] | None) -> int:
-    if wanted is None:
-        return found.num_flips
-    return sum(_became(one, wanted) for one in found.effects)
+def num_flips(found: SeedEffects, predicted: tuple[int, ...], wanted: tuple[int, ...] | None) -> int:
+    """In how many seeds the labels were ``predicted`` and became others, or ``wanted``."""
+    pairs = [(_labels(one.probabilities_before), _labels(one.probabilities_after)) for one in found.effects]
+    return sum(
+        before == predicted and (after != predicted if wanted is None else after == wanted) for before, after in pairs
+    )
 
 
-def _became(one: Effect, wanted: tuple[int, ...]) -> bool:
-    return one.probabilities_after.argmax(1).tolist() == list(wanted)
+def _labels(probabilities: Tensor) -> tuple[int, ...]:
+    return tuple(probabilities.argmax(1).tolist())
+
+
+def _usual_labels(found: SeedEffects) -> tuple[int, ...]:
+    """The labels that most seeds predict after the edits."""
+    return Counter(_labels(one.probabilities_after) for one in found.effects).most_common(1)[0][0]
 
 
 def _log_odds(loss: float) -> float:

@@ -19,10 +19,12 @@ inversion lemma all of this needs K and k_i = g_q^T S g_i alone:
 K is that of sketches of SKETCH numbers: each entry of S^(1/2) g gets a random sign and is added to number (its place
 modulo SKETCH), which keeps products up to an error of about |g_i| |g_j| / sqrt(SKETCH).
 
-Of more than MOST sentences, F has M, evenly spaced, with weights w N / M. A sentence z that is left out has itself no
-part in F, so its influence would be too large beside the others: by the same lemma it is multiplied by its *share*
+Of more than MOST sentences, F has M, evenly spaced, with weights w N / M. A sentence z then has r_z = N / M parts in F
+or none, where with all sentences it would have one: by the same lemma its influence is multiplied by its *share*
 
-    1 / (1 + w_z h_z),   h_z = g_z^T S^(1/2) (F + lambda I)^-1 S^(1/2) g_z.
+    1 / (1 - (r_z - 1) w_z h_z),   h_z = g_z^T S^(1/2) (F + lambda I)^-1 S^(1/2) g_z.
+
+That of a segment is multiplied by the share of its sentence, which is right as far as it is most of that sentence's g.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ class GradientKernel:
     members: Tensor
     """Numbers of sentences, (M,)."""
     shares: Tensor
-    """Of all sentences, (N,) float64; 1 for members."""
+    """Of all sentences, (N,) float64; 1 if all are members."""
 
     @cached_property
     def weights(self) -> Tensor:
@@ -75,10 +77,15 @@ class GradientKernel:
         """w of sentences with these K_ii."""
         return (sizes / self.matrix.diagonal().double().mean()).clamp(min=1e-12).rsqrt()
 
+    @property
+    def repeats(self) -> float:
+        """N / M"""
+        return len(self.shares) / len(self.members)
+
     @cached_property
     def _roots(self) -> Tensor:
         """sqrt(w N / M), (M,)"""
-        return (self.weights * len(self.shares) / len(self.members)).sqrt()
+        return (self.weights * self.repeats).sqrt()
 
     @cached_property
     def damping(self) -> float:
@@ -96,11 +103,11 @@ class GradientKernel:
         root = self._roots
         return (torch.cholesky_solve((products.double() * root).T, self._factor).T * root).to(products)
 
-    def shares_of(self, products: Tensor, sizes: Tensor) -> Tensor:
-        """The shares (n,) of sentences left out, from their products with the members (n, M) and with themselves."""
+    def shares_of(self, products: Tensor, sizes: Tensor, repeats: float) -> Tensor:
+        """The shares (n,) of sentences with r = ``repeats``, from products with the members (n, M) and themselves."""
         products, sizes = products.double(), sizes.double()
         leverages = (sizes - (self.coefficients(products) * products).sum(1)) / self.damping  # h
-        return 1.0 / (1.0 + self._weights_of(sizes) * leverages.clamp(min=0.0))
+        return 1.0 / (1.0 - (repeats - 1.0) * self._weights_of(sizes) * leverages.clamp(min=0.0))
 
     def scores(self, products: Tensor) -> Tensor:
         """The influence of the members for k (Q, M), (Q, M)."""
@@ -127,9 +134,11 @@ def sentence_kernel(
             sketches[torch.tensor(indices, device=tagger.device)] = sketch.of_batch(gradients, len(indices))
         shares = torch.ones(count, dtype=torch.float64)
         kernel = GradientKernel(_gram(sketches).cpu(), scales, members, shares)
+        if rest:
+            shares[members] = kernel.shares_of(kernel.matrix, kernel.matrix.diagonal(), kernel.repeats)
         for indices, gradients in sentence_gradients(tagger, rest, third):
             rows = sketch.of_batch(gradients, len(indices))
-            found = kernel.shares_of((rows @ sketches.T).cpu(), rows.square().sum(1).cpu())
+            found = kernel.shares_of((rows @ sketches.T).cpu(), rows.square().sum(1).cpu(), 0.0)
             shares[[others[i] for i in indices]] = found
     return kernel
 
@@ -149,8 +158,9 @@ def _counted(progress: Progress | None, total: int, before: int) -> Progress | N
 
 def sentence_gradients(tagger: Tagger, examples: Sequence[Example], progress: Progress | None = None) -> Batches:
     """The gradients of all examples, batch by batch."""
-    done = 0
-    for indices in length_batches([example.length for example in examples], MAX_TOKENS):
+    done, most = 0, max(memory_of(tagger.device) // (4 * SKETCH), 1)  # whose sketches fit into memory
+    batches = length_batches([example.length for example in examples], MAX_TOKENS)
+    for indices in (some[start : start + most] for some in batches for start in range(0, len(some), most)):
         yield indices, batch_gradients(tagger, [examples[i] for i in indices])
         done += len(indices)
         if progress is not None:
@@ -226,7 +236,7 @@ def _adam_scale(mean: Tensor, square: Tensor, batch_size: int) -> Tensor:
 def _evened(scale: Tensor, squares: Tensor) -> Tensor:
     """c sqrt(S), with c such that sum g^2 S stays the same."""
     root = scale.sqrt()
-    return root * float((squares * scale).sum() / (squares * root).sum().clamp(min=1e-300))
+    return root * (float((squares * scale).sum()) / max(float((squares * root).sum()), 1e-30))
 
 
 class _Sketch:

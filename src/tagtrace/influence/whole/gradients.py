@@ -32,6 +32,10 @@ MAX_TOKENS, DEVICE_TOKENS = 8192, 65_536
 """Number of padded tokens that go through the tagger at once, on a CPU and on a GPU."""
 
 
+CERTAIN = 1e-11
+"""Labels of a query whose errors are smaller in sum are certain."""
+
+
 def max_tokens(tagger: Tagger) -> int:
     return DEVICE_TOKENS if tagger.device.type == "cuda" else MAX_TOKENS
 
@@ -94,7 +98,8 @@ def batch_gradients(tagger: Tagger, batch: Sequence[Example]) -> dict[str, Part]
         if calls and all(len(call) == 2 for call in calls):
             given, outputs = [call[0] for call in calls], torch.cat([call[1] for call in calls])
             _check_rows(name, owners, outputs)
-            found |= _layer_parts(name, layers[name], owners, given, outputs, len(batch))
+            counts = [len(call[1]) for call in calls]
+            found |= _layer_parts(name, layers[name], owners, given, outputs, counts, len(batch))
     lengths = lengths_of(batch)
     ones = torch.cat([features, features.new_ones(len(features), 1)], 1)  # the bias is the last column
     found[f"{HEAD}weight"] = Outer(ones, unpad_rows(errors.nodes, lengths), lengths)
@@ -135,7 +140,7 @@ def conditional_gradient(tagger: Tagger, example: Example, start: int, stop: int
     """The gradient of -log p(labels of tokens start:stop | the other labels, x).
 
     It is the difference of two partial losses, of all labels and of the others; their derivatives are subtracted, in
-    float64, before they go through the encoder, so that nothing is lost where the labels are nearly certain.
+    float64, before they go through the encoder. Below ``CERTAIN`` the difference is rounding, and 0 is returned.
     """
     tagger.zero_grad(set_to_none=True)
     with torch.enable_grad():
@@ -147,6 +152,8 @@ def conditional_gradient(tagger: Tagger, example: Example, start: int, stop: int
     both = crf.partial_errors(scores, torch.tensor([example.labels] * 2), known)
     parts = (both.nodes, both.edges, both.first, both.last)
     errors = crf.Errors(both.losses, *(part[:1] - part[1:] for part in parts))
+    if float(errors.nodes.abs().sum()) < CERTAIN:
+        errors = crf.Errors(errors.losses, *(torch.zeros_like(part[:1]) for part in parts))
     nodes = errors.nodes[0]  # (T, C)
     features.backward((nodes @ head.weight[:, :-1].detach()).to(features))
     own = {name: part[0] for name, part in _other_gradients(tagger, errors).items()}
@@ -230,11 +237,17 @@ def _check_rows(name: str, owners: Tensor, outputs: Tensor) -> None:
 
 
 def _layer_parts(
-    name: str, layer: Layer, owners: Tensor, given: Sequence[Tensor], outputs: Tensor, num_sentences: int
+    name: str,
+    layer: Layer,
+    owners: Tensor,
+    given: Sequence[Tensor],
+    outputs: Tensor,
+    num_rows: Sequence[int],
+    num_sentences: int,
 ) -> dict[str, Part]:
-    """The gradients in the weights of one layer."""
+    """The gradients in the weights of one layer; ``num_rows`` of the outputs are of each call."""
     if not isinstance(layer, nn.Linear):
-        return {f"{name}.weight": _looked(owners, given, outputs, len(layer.weight))}
+        return {f"{name}.weight": _looked(owners, given, outputs, num_rows, len(layer.weight))}
     inputs, counts = torch.cat(list(given)), owners.bincount(minlength=num_sentences)
     order = owners.argsort(stable=True)
     if not bool((order.diff() > 0).all()):  # the rows of a sentence are not together
@@ -247,13 +260,15 @@ def _layer_parts(
     return found
 
 
-def _looked(owners: Tensor, calls: Sequence[Tensor], outputs: Tensor, num_rows: int) -> Looked:
+def _looked(
+    owners: Tensor, calls: Sequence[Tensor], outputs: Tensor, num_rows: Sequence[int], table_size: int
+) -> Looked:
     """Gradients of the same row in the same sentence summed."""
     pairs, first = list[Tensor](), 0
-    for call in calls:
+    for call, count in zip(calls, num_rows, strict=True):
         pairs.append(call + torch.tensor([0, first], device=call.device))
-        first += int(call[:, 1].max()) + 1 if len(call) else 0
+        first += count
     rows, places = torch.cat(pairs).unbind(1)
-    keys, which = (owners.to(rows.device)[places] * num_rows + rows).unique(return_inverse=True)
+    keys, which = (owners.to(rows.device)[places] * table_size + rows).unique(return_inverse=True)
     values = outputs.new_zeros(len(keys), outputs.shape[1]).index_add_(0, which, outputs[places])
-    return Looked(keys // num_rows, keys % num_rows, values)
+    return Looked(keys // table_size, keys % table_size, values)

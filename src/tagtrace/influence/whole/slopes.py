@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -35,8 +36,8 @@ class Losses(Protocol):
         """The number of each loss's sentence."""
         ...
 
-    def of_batch(self, scores: Scores, batch: Sequence[Example], places: Tensor) -> tuple[Tensor, Tensor]:
-        """The numbers of the losses of a batch, and their values; ``places`` (N,) are sentences in it, or -1."""
+    def of_batch(self, scores: Scores, batch: Sequence[Example], indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The numbers of the losses of a batch, and their values; ``indices`` are the numbers of its sentences."""
         ...
 
 
@@ -52,12 +53,11 @@ class SentenceLosses:
     def sentences(self) -> Tensor:
         return torch.arange(self.num_sentences)
 
-    def of_batch(self, scores: Scores, batch: Sequence[Example], places: Tensor) -> tuple[Tensor, Tensor]:
-        numbers = (places >= 0).nonzero().squeeze(1)
-        return numbers, batch_losses(scores, batch)[places[numbers].to(scores.emissions.device)]
+    def of_batch(self, scores: Scores, batch: Sequence[Example], indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        return torch.tensor(indices), batch_losses(scores, batch)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SegmentLosses:
     """Conditional losses of segments (S, 3), sentence number, start, stop: of their labels, or of others."""
 
@@ -71,12 +71,22 @@ class SegmentLosses:
     def sentences(self) -> Tensor:
         return self.segments[:, 0]
 
-    def of_batch(self, scores: Scores, batch: Sequence[Example], places: Tensor) -> tuple[Tensor, Tensor]:
-        numbers = (places[self.segments[:, 0]] >= 0).nonzero().squeeze(1)
+    @cached_property
+    def _by_sentence(self) -> tuple[Tensor, list[int]]:
+        """The numbers of the segments in the order of their sentences, and where those of each sentence begin."""
+        sentences = self.segments[:, 0]
+        ends = sentences.bincount().cumsum(0) if len(sentences) else sentences
+        return sentences.argsort(stable=True), [0, *ends.tolist()]
+
+    def of_batch(self, scores: Scores, batch: Sequence[Example], indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        order, ends = self._by_sentence
+        parts = [order[ends[i] : ends[i + 1]] for i in indices if i + 1 < len(ends)]
+        numbers = torch.cat(parts) if parts else order[:0]
         if not len(numbers):
             return numbers, torch.zeros(0)
-        mine = self.segments[numbers]
-        local = torch.cat([places[mine[:, 0]].unsqueeze(1), mine[:, 1:]], 1)
+        mine, places = self.segments[numbers], [place for place, i in enumerate(indices) if i + 1 < len(ends)]
+        rows = torch.tensor(places).repeat_interleave(torch.tensor([len(part) for part in parts]))
+        local = torch.cat([rows.unsqueeze(1), mine[:, 1:]], 1)
         if self.labels is None:
             return numbers, crf.conditional_loss(scores, padded_labels(batch), local)
         inside = crf.segment_scores(scores, padded_labels(batch), local)
@@ -110,10 +120,8 @@ def losses_of(tagger: Tagger, examples: Sequence[Example], asked: Sequence[Losse
     found = [torch.zeros(len(some), dtype=torch.float64) for some in asked]
     for indices in length_batches([example.length for example in examples], max_tokens(tagger)):
         batch = [examples[i] for i in indices]
-        places = torch.full((len(examples),), -1)
-        places[indices] = torch.arange(len(indices))
         scores = tagger.scores(batch)
         for values, some in zip(found, asked, strict=True):
-            numbers, mine = some.of_batch(scores, batch, places)
+            numbers, mine = some.of_batch(scores, batch, indices)
             values[numbers] = mine.double().cpu()
     return torch.cat(found)

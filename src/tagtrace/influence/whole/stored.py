@@ -10,7 +10,7 @@ It may be deleted at any time. An interrupted build resumes; more seeds can be a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 
 import torch
@@ -23,10 +23,11 @@ from tagtrace.data.sentence import Sentence
 from tagtrace.index import Index
 from tagtrace.influence.options import check_at_least
 from tagtrace.influence.whole.gradient_kernel import MOST, SKETCH, GradientKernel
+from tagtrace.influence.whole.gradients import batch_gradients
 from tagtrace.influence.whole.weights import weights_of
 from tagtrace.influence.whole.whole import EARLY, EarlyTagger, WholeInfluence, train_early
-from tagtrace.tagger.recipe import EncoderMaker, Recipe
-from tagtrace.tagger.tagger import Tagger, pick_device
+from tagtrace.tagger.recipe import Recipe
+from tagtrace.tagger.tagger import Example, Tagger, pick_device
 from tagtrace.tagger.training import Step
 
 FORMAT = 2
@@ -38,7 +39,6 @@ def build_whole(
     num_seeds: int = 3,
     *,
     tagger: Tagger | None = None,
-    encoder: EncoderMaker | None = None,
     device: str | torch.device = "cpu",
     training: Callable[[int, Step], None] | None = None,
     progress: Progress | None = None,
@@ -46,51 +46,57 @@ def build_whole(
     """Prepare the scores through the whole tagger for an index and store them in its folder.
 
     ``num_seeds`` taggers are trained for a quarter of their epochs by the recipe of ``tagger`` (default: the index's).
-    ``encoder`` makes an untrained encoder from a seed (default: of the tagger's kind and options). ``training`` is
-    called with a seed and a step, ``progress`` with the number of sentences read for a kernel.
+    ``training`` is called with a seed and a step, ``progress`` with the number of sentences read for a kernel.
     """
     check_at_least(1, num_seeds=num_seeds)
     tagger = tagger or index.trained_tagger()
-    recipe = Recipe.of(tagger, encoder)
+    index.check_tagger(tagger)
+    recipe = Recipe.of(tagger)
+    sentences, examples = _training_data(index, tagger)
+    batch_gradients(tagger, examples[:1])  # raises for encoders that it cannot go through, before anything is trained
     run = _run_folder(index, recipe).open()
-    sentences = [index.sentence(number) for number in range(index.num_sentences)]
     members = list[EarlyTagger]()
     for number in range(num_seeds):
-        tensors = run.read(_name(number))
+        tensors, seed = run.read(_name(number)), recipe.options.seed + number
         if tensors is not None:
-            members.append(_restored(tagger, sentences, tensors, device))
+            members.append(_restored(tagger, examples, tensors, device))
             continue
-        members.append(train_early(recipe, sentences, recipe.options.seed + number, device, training, progress))
+        members.append(train_early(recipe, sentences, examples, seed, device, training, progress))
         run.add({_name(number): _tensors(members[-1])})
     return WholeInfluence(tuple(members))
 
 
-def has_whole(index: Index) -> bool:
-    """Whether ``build_whole`` has stored a tagger for the index."""
+def _training_data(index: Index, tagger: Tagger) -> tuple[list[Sentence], list[Example]]:
+    """The sentences of an index, and the same prepared; that does not depend on the weights."""
+    sentences = [index.sentence(number) for number in range(index.num_sentences)]
+    return sentences, [tagger.prepare(sentence) for sentence in tagger.labelled(sentences, "training")]
+
+
+def has_whole(index: Index, num_seeds: int = 1) -> bool:
+    """Whether ``build_whole`` of this version has stored so many taggers for the index."""
     try:
-        return bool(json.loads((index.folder / FOLDER / MARKER).read_text(encoding="utf-8"))["files"])
+        saved = json.loads((index.folder / FOLDER / MARKER).read_text(encoding="utf-8"))
+        return saved["owner"]["format"] == FORMAT and len(saved["files"]) >= num_seeds
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def open_whole(
-    index: Index, device: str | torch.device = "cpu", *, encoder: EncoderMaker | None = None
-) -> WholeInfluence:
+def open_whole(index: Index, device: str | torch.device = "cpu") -> WholeInfluence:
     """What ``build_whole`` stored."""
     if not has_whole(index):
         raise OptionError(
             f"{index.folder}: has no scores through the whole tagger; build the index with them, or use another score"
         )
     tagger = index.trained_tagger()
-    run = _run_folder(index, Recipe.of(tagger, encoder))
+    run = _run_folder(index, Recipe.of(tagger))
     run.resume()
-    sentences = [index.sentence(number) for number in range(index.num_sentences)]
+    _, examples = _training_data(index, tagger)
     members = list[EarlyTagger]()
     while run.has(name := _name(len(members))):
         tensors = run.read(name)
         if tensors is None:
             raise OptionError(f"{run.folder / name}: damaged; delete it and build it again")
-        members.append(_restored(tagger, sentences, tensors, device))
+        members.append(_restored(tagger, examples, tensors, device))
     return WholeInfluence(tuple(members))
 
 
@@ -134,14 +140,13 @@ def _tensors(made: EarlyTagger) -> dict[str, Tensor]:
 
 
 def _restored(
-    tagger: Tagger, sentences: Sequence[Sentence], tensors: dict[str, Tensor], device: str | torch.device
+    tagger: Tagger, examples: list[Example], tensors: dict[str, Tensor], device: str | torch.device
 ) -> EarlyTagger:
     """The early tagger with these tensors, of the kind of ``tagger``."""
     early = deepcopy(tagger)
     early.head.float()
     early.load_state_dict(_named(tensors, "tagger."))
     early = early.eval().to(pick_device(device))
-    examples = [early.prepare(sentence) for sentence in early.labelled(sentences, "training")]
     scales = {name: scale.to(early.device) for name, scale in _named(tensors, "scale.").items()}
     return EarlyTagger(
         early, examples, GradientKernel(tensors["kernel"], scales, tensors["members"], tensors["shares"])

@@ -52,7 +52,7 @@ class EarlyTagger:
     tagger: Tagger
     examples: list[Example]
     kernel: GradientKernel
-    _before: dict[tuple[int, ...], tuple[tuple[Losses, ...], Tensor]] = field(default_factory=dict, repr=False)
+    _before: dict[tuple[Losses, ...], Tensor] = field(default_factory=dict, repr=False)
     """The losses that were last asked for, at theta."""
 
     def sentence_scores(self, queries: Sequence[Question]) -> Tensor:
@@ -74,11 +74,10 @@ class EarlyTagger:
 
     def _losses_before(self, asked: tuple[Losses, ...]) -> Tensor:
         """The losses at theta, kept for the next query that asks the same."""
-        key = tuple(map(id, asked))
-        if key not in self._before:
+        if asked not in self._before:
             self._before.clear()
-            self._before[key] = asked, losses_of(self.tagger, self.examples, asked)  # keeps the ids taken
-        return self._before[key][1]
+            self._before[asked] = losses_of(self.tagger, self.examples, asked)
+        return self._before[asked]
 
     @cached_property
     def _members(self) -> list[Example]:
@@ -93,7 +92,8 @@ class EarlyTagger:
         """V, for the coefficients c (M,) of the query."""
         with fast_products():
             taught = weighted_gradient(self.tagger, self._members, weights)
-        left = {name: part - taught.get(name, 0.0) for name, part in gradient.parts.items()}
+        left = {name: -part for name, part in taught.items()}
+        left |= {name: part + left.get(name, 0.0) for name, part in gradient.parts.items()}
         return {name: part / self.kernel.damping for name, part in self._scaled(left).items()}
 
     def _gradient(self, question: Question) -> QueryGradient:
@@ -154,27 +154,28 @@ class WholeInfluence:
     def relabel_scores(self, queries: Sequence[Question], segments: Tensor, labels: Tensor) -> Tensor:
         """The influence of the labels of segments (S, 3) less that of other labels (S, L) in their place, (Q, S).
 
-        Positive if to change them would make the query's labels less likely.
+        Positive if to change them would make the query's labels less likely; 0 where the tagger's constraints forbid
+        the other labels.
         """
         asked = (SegmentLosses(segments), SegmentLosses(segments, labels))
         both = [member.scores(queries, *asked).chunk(2, 1) for member in self.members]
-        return mean_scores([given - other for given, other in both])
+        return mean_scores([(given - other).nan_to_num(nan=0.0) for given, other in both])
 
 
 def train_early(
     recipe: Recipe,
     sentences: Sequence[Sentence],
+    examples: list[Example],
     seed: int,
     device: str | torch.device = "cpu",
     training: Callable[[int, Step], None] | None = None,
     progress: Progress | None = None,
 ) -> EarlyTagger:
-    """A tagger trained for a quarter of its epochs, and its kernel."""
+    """A tagger trained for a quarter of its epochs, and its kernel; ``examples`` are the sentences, prepared."""
     early = recipe.untrained(seed).to(pick_device(device))
     report = None if training is None else lambda step: training(seed, step)
     epochs = max(math.floor(EARLY * (recipe.stop_after or recipe.options.epochs)), 1)
     train_tagger(early, sentences, (), replace(recipe.options, seed=seed), stop_after=epochs, progress=report)
-    examples = [early.prepare(sentence) for sentence in early.labelled(sentences, "training")]
     return EarlyTagger(early, examples, sentence_kernel(early, examples, recipe.options, progress))
 
 

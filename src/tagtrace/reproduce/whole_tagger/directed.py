@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import DataError, OptionError
 from tagtrace.data import Corpus, LabelSet, Sentence
 from tagtrace.index import Index
 from tagtrace.index.fingerprints import content_fingerprint
@@ -96,13 +96,14 @@ class Trainings:
     recipe: Recipe
     train: Corpus
 
-    def answers(self, runs: Mapping[str, tuple[Sequence[Sentence], int]], asked: TokenAnswers) -> dict[str, Tensor]:
-        """What ``asked`` finds after training on the sentences of each run with its seed."""
+    def answers(
+        self, kind: str, runs: Mapping[str, tuple[Sequence[Sentence], int]], asked: TokenAnswers
+    ) -> dict[str, Tensor]:
+        """What ``asked`` finds after training on the sentences of each run with its seed, kept as ``kind``."""
         variants = [Variant(name, sentences, seed) for name, (sentences, seed) in runs.items()]
         queries = [[list(one.tokens) for one in asked.sentences], asked.segments.tolist()]
         digest = content_fingerprint(self.train)
         owner = {**self.recipe.to_json(), "data": digest, "queries": queries, "device": self.setting.device.type}
-        kind = "all" if len(asked.segments) > 10_000 else "queries"
         found = retrain_all(
             self.recipe, variants, asked, device=self.setting.device, num_processes=self.setting.jobs,
             work=(self.setting.work / self.name / f"runs-{kind}", owner), progress=reporting(self.setting.report),
@@ -132,7 +133,7 @@ def run(setting: Setting, seed: int) -> SeedResult:
     }  # fmt: skip
     runs |= {f"nothing-seed-{OTHER_SEEDS + s}": (train.sentences, OTHER_SEEDS + s) for s in seeds}
     setting.report(f"training again, {len(runs)} times")
-    found = trainings.answers(runs, asked)
+    found = trainings.answers("edited", runs, asked)
     return {
         "options": asdict(options), "num_sentences": len(train.sentences), "queries": len(queries),
         "before": [one.tolist() for one in before],
@@ -164,7 +165,7 @@ def stable_errors(
     every = torch.tensor([[i, t, t + 1] for i, one in enumerate(validation) for t in range(len(one))])
     everything = TokenAnswers(tuple(validation), every)
     runs = {f"nothing-seed-{s}": (trainings.train.sentences, s) for s in range(options.num_seeds)}
-    found = list(trainings.answers(runs, everything).values())  # (2, tokens) each
+    found = list(trainings.answers("unedited", runs, everything).values())  # (2, tokens) each
     gold = [label for one in validation for label in one.labels]
     labels = torch.stack([one[1].long() for one in (*found, everything(tagger))])  # (seeds + 1, tokens)
     is_same = (labels == labels[0]).all(0)
@@ -174,6 +175,8 @@ def stable_errors(
     wrong = [
         t for t in (is_same & ~continues).nonzero().squeeze(1).tolist() if names[int(labels[0, t])] != gold[t]
     ]  # fmt: skip
+    if not wrong:
+        raise DataError("no validation token is mispredicted by every tagger in the same way; use more sentences")
     if len(wrong) > options.num_queries:
         wrong = sorted(random.Random(seed).sample(wrong, options.num_queries))
     numbers = sorted({int(every[t, 0]) for t in wrong})
@@ -219,6 +222,7 @@ def flips(
         by_head, by_whole = list[Edit](), list[Edit]()
         with suppress(OptionError):  # the labels around it, with the refitted head, allow no other
             by_head = list(explainer.flip(query, "relabel", most=most).edits)
+        with suppress(OptionError):
             by_whole = chooser.edits(query, "relabel", "token", most)
         found |= {f"flip-{SCORES[0]}-{number}": by_head, f"flip-{SCORES[1]}-{number}": by_whole}
     return found

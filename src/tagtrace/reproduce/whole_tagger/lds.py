@@ -65,7 +65,12 @@ def run(setting: Setting, seed: int) -> SeedResult:
             losses = losses[:, :, some.numpy()]
         sign = -1.0 if kind == "sentences" else 1.0  # a sentence in the subset is kept, an entity changed
         each = {key: lds(sign * value, draw.subsets[kind], losses) for key, value in scores[kind].items()}
-        found[kind] = {"queries": losses.shape[2], "scores": each, "between_seeds": between_seeds(losses)}
+        found[kind] = {
+            "subsets": len(losses),
+            "queries": losses.shape[2],
+            "scores": each,
+            "between_seeds": between_seeds(losses),
+        }
     return found
 
 
@@ -99,7 +104,7 @@ def table(results: Sequence[SeedResult]) -> str:
     """The score of each predictor for each draw, with its interval."""
     first, options = results[0], results[0]["options"]
     text = (
-        f"{first['num_sentences']:,} sentences, {options['num_subsets']} subsets, {options['num_seeds']} seeds each. "
+        f"{first['num_sentences']:,} sentences, {options['num_seeds']} trainings on each subset. "
         "Spearman of predicted and actual losses, mean over queries, with 95 % intervals over queries.\n"
     )
     for kind, some in with_kind(results).items():
@@ -109,7 +114,8 @@ def table(results: Sequence[SeedResult]) -> str:
         rows.append(["one seed predicts another", *(f"{one['between_seeds']['one']:.2f}" for one in parts)])
         rows.append(["ceiling", *(f"{one['between_seeds']['ceiling']:.2f}" for one in parts)])
         header = ("prediction", *(f"draw {one['seed']}" for one in some))
-        text += f"\n{WHAT[kind].format(**options)}, {parts[0]['queries']} queries:\n\n{markdown(header, rows)}"
+        counts = f"{parts[0]['subsets']} subsets, {parts[0]['queries']} queries"
+        text += f"\n{WHAT[kind].format(**options)}, {counts}:\n\n{markdown(header, rows)}"
     costs = [one["cost_s"] for one in results]
     return text + (
         f"\nSeconds for the whole tagger's scores, {options['num_early']} seeds: "

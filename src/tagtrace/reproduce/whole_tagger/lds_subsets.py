@@ -43,6 +43,8 @@ class LdsOptions:
     num_queries: int
     num_segment_queries: int
     num_subsets: int
+    num_segment_subsets: int
+    other_segment_subsets: int
     num_seeds: int
     num_early: int
     kinds: list[Kind]
@@ -103,6 +105,8 @@ class Draw:
 
 def make_draw(setting: Setting, options: LdsOptions, seed: int) -> Draw:
     """Sentences, queries and subsets of one draw."""
+    is_transformer = setting.encoder_spec.startswith("transformer:")
+    num_segment_subsets = options.num_segment_subsets if is_transformer else options.other_segment_subsets
     rng = random.Random(1000 + seed)
 
     def in_range(name: str) -> tuple[Corpus, list[Sentence]]:
@@ -130,7 +134,7 @@ def make_draw(setting: Setting, options: LdsOptions, seed: int) -> Draw:
 
     def parts(share: float) -> list[list[int]]:
         size = round(share * len(entities))
-        return [sorted(rng.sample(range(len(entities)), size)) for _ in range(options.num_subsets)]
+        return [sorted(rng.sample(range(len(entities)), size)) for _ in range(num_segment_subsets)]
 
     subsets: dict[Kind, list[list[int]]] = {
         "sentences": halves, "hidden": parts(options.hidden_share), "relabelled": parts(options.relabelled_share)

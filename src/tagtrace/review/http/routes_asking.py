@@ -64,10 +64,13 @@ def asking_routes(review: Review) -> APIRouter:
                 return {"seconds": model.retrain_seconds}
 
         elif body.kind == "prepare":
+            number = model.questions = model.questions + 1
 
             def work(progress: Progress) -> dict[str, Any]:
                 if body.what_if:
                     return model.prepare_edits(progress)
+                if body.score == "whole" and number != model.questions:
+                    return {"curvature": body.curvature}  # another prediction is looked at by now
                 if body.score == "whole":
                     asked = _suppose_body(body)
                     question = model.ask(asked.sentence, asked.start, asked.stop, asked.target, asked.data)

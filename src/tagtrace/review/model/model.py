@@ -85,6 +85,8 @@ class Model:
         self.index, self.tagger, self.decisions, self.held = index, tagger, decisions, held
         self.explainers = Explainers(index, device)
         self._known: dict[object, Explanation] = {}
+        self.questions = 0
+        """How many explanations were asked to be prepared: only the last one is still wanted."""
         self._encoding = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="predictions")
         self._is_stopped = False
@@ -185,15 +187,17 @@ class Model:
         sentence = query.sentence
         assert sentence is not None
         key = (sentence.id, sentence.tokens, query.start, query.stop, tuple(query.labels.tolist()), kind, top)
-        if key not in self._known and not wait:
+        found = self._known.get(key)
+        if found is None and not wait:
             with self.explainers.of("identity") as explainer:
                 return explainer.explain(query, "cosine", kind, top), "identity", False
-        if key not in self._known:
-            with self.explainers.of("auto") as explainer:
-                self._known[key] = explainer.explain(query, "whole", kind, top)
-            while len(self._known) > MAX_KNOWN:
-                self._known.pop(next(iter(self._known)), None)
-        return self._known[key], "auto", True
+        if found is None:
+            with self.explainers.of("auto") as explainer:  # one thread at a time
+                found = self._known.get(key) or explainer.explain(query, "whole", kind, top)
+                self._known[key] = found
+                while len(self._known) > MAX_KNOWN:
+                    self._known.pop(next(iter(self._known)), None)
+        return found, "auto", True
 
     def _segment(self, ledger: Ledger, one: TrainingSegment) -> dict[str, Any]:
         shown = {**place_json(ledger, (one.sentence_number, one.start, one.stop)), "score": one.score}
@@ -285,7 +289,7 @@ class Model:
         """Compute what explanations with this curvature and score need."""
         name, how, of = named_curvature(curvature), named(score, SCORES, "score"), named(kind, KINDS, "kind")
         query, _ = self.ask(self.decisions.data.sentences[0].id, 0, 1, data="train")
-        with self.explainers.of(name, progress) as explainer:
+        with self.explainers.of("auto" if how == "whole" else name, progress) as explainer:
             if how == "whole":
                 explainer.prepare("whole")
             elif not self.explainers.is_ready(name, how, of) or name == "identity":
