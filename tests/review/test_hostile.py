@@ -122,7 +122,7 @@ def test_markup_stays_text_after_every_action(hostile: Site, view: str) -> None:
         browser.press(key)
     browser.wait(lambda: not browser.run("return document.querySelector('[aria-busy]')"), "an answer")
     if view == "why":
-        browser.sees("#what-if-answer thead", "retrained")
+        browser.sees("#what-if-answer thead", "verified")
     shown = browser.text("main")
     assert all(token in shown for token in HOSTILE[1:3])
     check_inert(hostile)

@@ -194,6 +194,8 @@ def test_two_browsers_see_each_other(site: CommandSite) -> None:
 def test_no_serious_accessibility_violation_on_real_data(site: CommandSite, scheme: str) -> None:
     browser = site.browser
     browser.scheme(scheme)
+    with browser.patient(120.0):  # the server may have been started again
+        browser.wait(lambda: site.get("project")["has"]["errors"], "the predictions")
     error = site.get("errors")["items"][0]
     why = f"why?sentence={error['sentence']}&start={error['start']}&stop={error['stop']}"
     for path, ready in (("errors", "#errors-list"), ("findings?status=all", "#findings-list"), (why, "#supporters")):

@@ -122,7 +122,7 @@ def test_the_score_of_the_whole_tagger_leads_to_the_cue(tmp_path: Path) -> None:
     assert 5 <= len(asked) <= 10
     assert all(query.sentence and query.sentence.tokens[query.start - 1] == CUE for query in asked)
     shares = whole_shares(index, train, build_whole(index, 1), asked)
-    assert shares["segment influence: whole tagger"] == 1.0
+    assert shares["segment influence: whole tagger"] >= 0.5  # chance: 0.02
     assert shares["instance influence: whole tagger"] > float(train.has_cue().double().mean())
 
 

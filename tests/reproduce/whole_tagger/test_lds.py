@@ -65,7 +65,10 @@ def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tagtrace.reproduce.whole_tagger.lds_predictors.peer_scores", lambda *_: {})
     found = run_seed(EXPERIMENTS["lds"], setting, 0)
     names = ["head, identity", "head, exact", "head, early", "whole tagger, one seed", "whole tagger, mean of 2"]
-    assert [list(found[kind]["scores"]) for kind in options.kinds] == [names] * 3
+    parts = [
+        f"whole tagger, one seed, {what}" for what in ("without curvature", "without embeddings", "after all epochs")
+    ]
+    assert [list(found[kind]["scores"]) for kind in options.kinds] == [[*names, *parts], names, names]
     assert [found[kind]["queries"] for kind in options.kinds] == [4, 3, 3]
     text = experiment.table([found])
     assert "60 sentences, 2 trainings on each subset" in text

@@ -29,7 +29,7 @@ That of a segment is multiplied by the share of its sentence, which is right as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,6 +67,8 @@ class GradientKernel:
     """Numbers of sentences, (M,)."""
     shares: Tensor
     """Of all sentences, (N,) float64; 1 if all are members."""
+    strength: float = DAMPING
+    """lambda, as a share of the mean of w_i K_ii."""
 
     @cached_property
     def weights(self) -> Tensor:
@@ -90,7 +92,7 @@ class GradientKernel:
     @cached_property
     def damping(self) -> float:
         """lambda"""
-        return DAMPING * float((self.weights * self.matrix.diagonal()).mean())
+        return self.strength * float((self.weights * self.matrix.diagonal()).mean())
 
     @cached_property
     def _factor(self) -> Tensor:
@@ -120,15 +122,23 @@ Batches = Iterator[tuple[list[int], dict[str, Part]]]
 
 @torch.no_grad()
 def sentence_kernel(
-    tagger: Tagger, examples: Sequence[Example], recipe: TrainOptions, progress: Progress | None = None
+    tagger: Tagger,
+    examples: Sequence[Example],
+    recipe: TrainOptions,
+    progress: Progress | None = None,
+    left_out: Collection[str] = (),
 ) -> GradientKernel:
-    """The kernel of the examples, of at most ``MOST`` of them; ``progress`` counts sentences, which are read twice."""
+    """The kernel of the examples, of at most ``MOST`` of them; ``progress`` counts sentences, which are read twice.
+
+    Weights whose names are ``left_out`` take no part.
+    """
     step, count = -(-len(examples) // MOST), len(examples)
     members, others = torch.arange(0, count, step), [i for i in range(count) if i % step]
     some, rest = [examples[i] for i in members.tolist()], [examples[i] for i in others]
     first, second, third = (_counted(progress, 2 * count, before) for before in (0, count, count + len(some)))
     with fast_products():
         scales = _adam_scales(tagger, count, recipe, sentence_gradients(tagger, examples, first))
+        scales = {name: scale for name, scale in scales.items() if name not in left_out}
         sketch, sketches = _Sketch(scales), torch.zeros(len(some), SKETCH, device=tagger.device)
         for indices, gradients in sentence_gradients(tagger, some, second):
             sketches[torch.tensor(indices, device=tagger.device)] = sketch.of_batch(gradients, len(indices))
@@ -259,6 +269,8 @@ class _Sketch:
         """Of the ``count`` sentences of a batch, (count, SKETCH)."""
         found = self.roots[f"{HEAD}weight"].new_zeros(count, SKETCH)
         for name, part in gradients.items():
+            if name not in self.roots:
+                continue
             if isinstance(part, Looked):
                 self._add_looked(found, name, part)
                 continue

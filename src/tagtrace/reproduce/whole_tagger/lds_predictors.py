@@ -3,7 +3,8 @@
 - ``head, identity``, ``head, exact``: the head's gradients, without curvature and with the exact Hessian, on the tagger
   trained to the end with its head refitted, as an index stores it; ``head, early`` with the exact Hessian on a tagger
   trained for a quarter of its epochs, head refitted;
-- ``whole tagger``: the gradients of all layers on such early taggers (``WholeInfluence``), one of them or averaged;
+- ``whole tagger``: the gradients of all layers on such early taggers (``WholeInfluence``), one of them or averaged; and
+  one without curvature, without embeddings, or after all epochs;
 - other libraries, for sentences only (``lds_peers``).
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shutil import rmtree
 
 import torch
@@ -21,15 +22,19 @@ from tagtrace.index import build_index
 from tagtrace.index.index import Index
 from tagtrace.influence import Query, Screen, WholeInfluence, find_candidates, make_query
 from tagtrace.influence.edits.edit_pool import relabel_effects
+from tagtrace.influence.whole.gradient_kernel import sentence_kernel
 from tagtrace.influence.whole.slopes import SegmentLosses
 from tagtrace.influence.whole.stored import FOLDER, build_whole
-from tagtrace.influence.whole.whole import mean_scores
+from tagtrace.influence.whole.weights import layers_of
+from tagtrace.influence.whole.whole import EarlyTagger, mean_scores
 from tagtrace.reproduce.shared.device_curvature import DeviceCurvature
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.reproduce.shared.taggers import indexed, with_index_head
 from tagtrace.reproduce.whole_tagger.lds_peers import peer_scores
 from tagtrace.reproduce.whole_tagger.lds_subsets import Draw, Kind
 from tagtrace.tagger import Tagger
+from tagtrace.tagger.encoders.base import Table
+from tagtrace.tagger.recipe import recorded_recipe
 
 Scores = dict[Kind, dict[str, Tensor]]
 """By kind and predictor, (Q, units): positive if without the unit, or with it changed, the query's loss should rise."""
@@ -105,6 +110,7 @@ class Predictors:
         if "sentences" in self.kinds:
             each = [member.sentence_scores(queries) for member in whole.members]
             found["sentences"] |= _one_and_mean(each)
+            found["sentences"] |= self._without_parts(whole.members[0], queries)
         if "hidden" in self.kinds or "relabelled" in self.kinds:
             some = [queries[i] for i in self.segment_queries.tolist()]
             asked = SegmentLosses(self.draw.entities), SegmentLosses(self.draw.entities, self.draw.new_labels())
@@ -117,6 +123,20 @@ class Predictors:
                 if kind in self.kinds:
                     found[kind] |= _one_and_mean(each)
         return {key: round(value, 3) for key, value in cost.items()} | {"num_early": count}
+
+    def _without_parts(self, member: EarlyTagger, queries: Sequence[Query]) -> dict[str, Tensor]:
+        """The scores of one early tagger without one of its parts."""
+        options, (tagger, examples, kernel) = (
+            recorded_recipe(self.tagger),
+            (member.tagger, member.examples, member.kernel),
+        )
+        tables = [f"{name}.weight" for name, layer in layers_of(tagger).items() if isinstance(layer, Table)]
+        each = {
+            "without curvature": replace(member, kernel=replace(kernel, strength=1e6)),
+            "without embeddings": replace(member, kernel=sentence_kernel(tagger, examples, options, left_out=tables)),
+            "after all epochs": EarlyTagger(self.tagger, examples, sentence_kernel(self.tagger, examples, options)),
+        }
+        return {f"whole tagger, one seed, {name}": one.sentence_scores(queries) for name, one in each.items()}
 
     def _token_cost(self, whole: WholeInfluence, queries: Sequence[Query]) -> float:
         """Seconds for the scores of all training tokens for one query."""
