@@ -50,17 +50,19 @@ def picture(browser: Browser, path: Path) -> None:
 def take(url: str, out: Path) -> None:
     """Take pictures of the three views after some decisions, a question and an edit; then dark and zoomed."""
     browser = Browser(*SIZE)
-    browser.patience = 60.0
+    browser.patience = 300.0  # it trains taggers
     try:
         browser.open(f"{url}errors?pair=ORG:LOC")
         browser.wait(lambda: browser.texts("#errors-list [aria-selected=true]"), "errors")
         picture(browser, out / "review-errors.png")
         browser.press(Keys.ENTER)
-        browser.wait(lambda: browser.text("#why-shown").endswith(" s"), "supporters, with curvature")
+        browser.wait(lambda: browser.text("#why-shown").endswith(" s"), "the score of the whole tagger")
         browser.run("document.querySelector('[data-do=pattern]').click()")
         browser.wait(lambda: browser.texts("#what-if-answer tbody tr"), "a prediction")
         browser.press("v")
-        browser.wait(lambda: "retrained" in browser.text("#what-if-answer thead"), "retraining")
+        browser.wait(lambda: "verified" in browser.text("#what-if-answer thead"), "retraining the head")
+        browser.press("w")
+        browser.wait(lambda: "The whole tagger retrained" in browser.text("#what-if-answer"), "retraining everything")
         picture(browser, out / "review-why.png")
         browser.press("g", "f")
         browser.wait(lambda: browser.texts("#findings-list [aria-selected=true]"), "findings")
