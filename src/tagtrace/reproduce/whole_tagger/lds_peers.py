@@ -116,6 +116,10 @@ def _in_float64(scores: Scores) -> Scores:
 class PaddedLinear(nn.Module):
     """A layer that is given the rows of all sentences, (R, d_in), but computes (B, T, d_in), as kronfluence needs."""
 
+    linear: nn.Linear
+    in_features: int
+    lengths: Tensor
+
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.linear, self.in_features = linear, linear.in_features
@@ -127,6 +131,12 @@ class PaddedLinear(nn.Module):
 
 class Linears(nn.Module):
     """A tagger as kronfluence can read it: the emissions of the head are a linear layer too, ``emit``."""
+
+    tagger: Tagger
+    emit: nn.Linear
+    padded: list[PaddedLinear]
+    names: list[str]
+    num_weights: int
 
     def __init__(self, tagger: Tagger) -> None:
         super().__init__()
