@@ -47,16 +47,15 @@ def run(setting: Setting, seed: int) -> SeedResult:
     draw = make_draw(setting, options, seed)
     changes = options.transformer if setting.encoder_spec.startswith("transformer:") else options.other
     name = f"lds-{seed}"
-    start = time.monotonic()
+    start, is_kept = time.monotonic(), (setting.work / name / "tagger").exists()
     tagger = trained(setting, name, draw.train, draw.labels, seed=1000 + seed, **changes)
-    training = time.monotonic() - start
+    training = None if is_kept else round(time.monotonic() - start, 3)
     some = torch.linspace(0, options.num_queries - 1, options.num_segment_queries).long()  # (q,)
     predictors = Predictors(setting, name, tagger, draw, options.kinds, some)
     scores, cost = predictors.run(options.num_early)
-    cost["training"] = round(training, 3)
     found: SeedResult = {
         "options": asdict(options), "num_sentences": len(draw.train.sentences), "num_tokens": draw.train.num_tokens,
-        "num_entities": len(draw.entities), "cost_s": cost,
+        "num_entities": len(draw.entities), "cost_s": {**cost, "training": training},
     }  # fmt: skip
     for kind in options.kinds:
         setting.report(f"training on subsets: {kind}")
@@ -117,11 +116,12 @@ def table(results: Sequence[SeedResult]) -> str:
         counts = f"{parts[0]['subsets']} subsets, {parts[0]['queries']} queries"
         text += f"\n{WHAT[kind].format(**options)}, {counts}:\n\n{markdown(header, rows)}"
     costs = [one["cost_s"] for one in results]
+    trainings = [cost["training"] for cost in costs if cost["training"] is not None]
     return text + (
         f"\nSeconds for the whole tagger's scores, {options['num_early']} seeds: "
         f"{spread([cost['build'] for cost in costs], 1)} to build, {spread([cost['query'] for cost in costs], 2)} to "
-        f"score all sentences for one query, {spread([cost['tokens'] for cost in costs], 2)} all tokens. One tagger "
-        f"trains in {spread([cost['training'] for cost in costs], 1)}.\n"
+        f"score all sentences for one query, {spread([cost['tokens'] for cost in costs], 2)} all tokens. "
+        + (f"One tagger trains in {spread(trainings, 1)}.\n" if trainings else "\n")
     )
 
 
