@@ -15,6 +15,8 @@ changes when nothing is edited but the seeds are others.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -40,11 +42,10 @@ from tagtrace.reproduce.shared.figures import draw_bars
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.reproduce.shared.tables import markdown, spread
 from tagtrace.reproduce.shared.taggers import indexed, trained, with_index_head
-from tagtrace.reproduce.whole_tagger.lds_subsets import reporting
-from tagtrace.tagger import Tagger, crf
+from tagtrace.reproduce.whole_tagger.lds_subsets import QueryLosses, reporting
+from tagtrace.tagger import Tagger
 from tagtrace.tagger.recipe import Recipe
 from tagtrace.tagger.retrainings import Variant, retrain_all
-from tagtrace.tagger.rows import pad_rows
 
 SCORES = ("head, exact", "whole tagger")
 OTHER_SEEDS = 100
@@ -79,12 +80,9 @@ class TokenAnswers:
     @torch.no_grad()
     def __call__(self, tagger: Tagger) -> Tensor:
         """(2, Q) float64"""
-        rows = tagger.rows(self.sentences)
-        scores = tagger.head(rows.features.to(tagger.head.weight), rows.lengths)
-        losses = crf.conditional_loss(scores, pad_rows(rows.labels, rows.lengths), self.segments)
         paths = tagger.predict(self.sentences)
         labels = [tagger.labels.index(paths[i][t]) for i, t, _ in self.segments.tolist()]
-        return torch.stack([losses.double().cpu(), torch.tensor(labels).double()])
+        return torch.stack([QueryLosses(self.sentences, self.segments)(tagger), torch.tensor(labels).double()])
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,12 @@ class Trainings:
         variants = [Variant(name, sentences, seed) for name, (sentences, seed) in runs.items()]
         queries = [[list(one.tokens) for one in asked.sentences], asked.segments.tolist()]
         digest = content_fingerprint(self.train)
-        owner = {**self.recipe.to_json(), "data": digest, "queries": queries, "device": self.setting.device.type}
+        labels = [[one.labels for one in sentences] for sentences, _ in runs.values()]
+        edited = hashlib.sha256(json.dumps(labels).encode()).hexdigest()  # names alone do not say what was edited
+        owner = {
+            **self.recipe.to_json(), "data": digest, "labels": edited, "queries": queries,
+            "device": self.setting.device.type,
+        }  # fmt: skip
         found = retrain_all(
             self.recipe, variants, asked, device=self.setting.device, num_processes=self.setting.jobs,
             work=(self.setting.work / self.name / f"runs-{kind}", owner), progress=reporting(self.setting.report),
