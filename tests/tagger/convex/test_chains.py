@@ -110,12 +110,33 @@ def test_certain_tokens_can_be_left_out(
     assert len(chain.nodes) < len(moved)
 
 
-def test_scores_that_are_far_apart_take_the_log_space() -> None:
+@pytest.mark.parametrize("compiled", [True, False])
+def test_scores_that_are_far_apart_have_the_marginals_of_the_log_space(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "USE_LOOPS", compiled)
     head = wild(HeadOptions())
-    found = make_chain(head, emissions(400.0), LENGTHS)
-    assert isinstance(found, PaddedChain)
+    found, expected = make_chain(head, emissions(400.0), LENGTHS), padded(head, emissions(400.0))
+    assert found.is_scaled
+    assert not expected.is_scaled
+    torch.testing.assert_close(found.nodes, expected.nodes, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.log_z, expected.log_z, rtol=1e-14, atol=0)
+    torch.testing.assert_close(found.edge_sum(), expected.edge_sum(), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_scores_that_are_needed_though_far_below_others_take_the_log_space(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the label that is 700 below the likeliest may come before the next one: it must not be raised."""
+    monkeypatch.setattr(products, "USE_LOOPS", compiled)
+    head = Head(4, LABELS, HeadOptions(constrained=True)).double()  # O, B, I; no I after O
+    head.set_flat(torch.zeros(head.num_parameters, dtype=torch.float64))
+    given = torch.tensor([[0.0, -700.0, -700.0], [-torch.inf, -torch.inf, 0.0]], dtype=torch.float64)
+    found = make_chain(head, given, torch.tensor([2]))
     assert not found.is_scaled
-    torch.testing.assert_close(found.nodes.sum(1), torch.ones(len(found.nodes), dtype=torch.float64))
+    torch.testing.assert_close(found.nodes[0], torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64))
+    assert float(found.log_z[0]) == pytest.approx(-700.0)
 
 
 @pytest.mark.parametrize("count", [1, Q])

@@ -166,3 +166,20 @@ def test_one_label_has_nothing_to_move() -> None:
     move = torch.ones(2, head.num_parameters, dtype=torch.float64)
     found = nearby_gradients(objective, objective.evaluate(torch.zeros_like(move[0])), move)
     torch.testing.assert_close(found, torch.stack([objective.evaluate(move[0]).gradient] * 2))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("start", [0.0, 30.0])
+def test_one_token_with_huge_features_does_not_stop_a_refit(
+    compiled: bool, start: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the optimum the scores of that token differ by more than exp can hold."""
+    monkeypatch.setattr(products, "USE_LOOPS", compiled)
+    rows = random_rows()
+    rows.features[0] *= 5e3
+    head = Head(4, LABELS, HeadOptions())
+    head.set_flat(start * random_theta(head))
+    found = refit_head(head, rows, RefitOptions(l2=0.01, tolerance=1e-7))
+    spread = (rows.features[0].double() @ found.head.weight[:, :-1].T).detach()
+    assert float(spread.max() - spread.min()) > 700.0
+    assert Objective(found.head, rows, 0.01).evaluate(found.head.flat()).max_gradient <= 1e-7

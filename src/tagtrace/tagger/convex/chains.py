@@ -25,6 +25,8 @@ from tagtrace.tagger.scores import Scores
 if TYPE_CHECKING:
     from tagtrace.tagger.head import Head
 
+LEAST_DEPTH = 100.0
+"""Emissions are not raised to less than this below the largest."""
 SAFE_SINGLE = 1e-30
 """As SAFE_SCALE, for float32."""
 NEGLIGIBLE = {torch.float32: 1e-9, torch.float64: 1e-15}
@@ -123,11 +125,16 @@ def make_chain(head: Head, emissions: Tensor, lengths: Tensor, *, has_ends: bool
     edges, start, end = (part.detach().double() for part in head.edge_scores())
     if not has_ends:
         start, end = torch.zeros_like(start), torch.zeros_like(end)
+    tables = (edges, start, end)
+    raised, safe = raised_emissions(emissions, *tables)
     if emissions.device.type == "cpu" and compiled_loops() is not None:
-        found = CompiledChain((edges, start, end), emissions, lengths)
-        if found.smallest > SAFE_SCALE:
+        found = CompiledChain(tables, raised, lengths)
+        if found.smallest > safe:
             return found
-    return PaddedChain((edges, start, end), emissions, lengths)
+    found = PaddedChain(tables, raised, lengths)
+    if raised is emissions or (isinstance(found.run, ScaledRun) and found.run.smallest_scale() > safe):
+        return found
+    return PaddedChain(tables, emissions, lengths)
 
 
 class Independent(Chain):
@@ -323,6 +330,20 @@ class CompiledChain(Chain):
         """alpha, beta, right (n, C) and the matrix (C, C)."""
         parts = (self.alpha, self.beta, self.right, torch.from_numpy(self.matrix))
         return [part.to(dtype).numpy() for part in parts]
+
+
+def raised_emissions(emissions: Tensor, *parts: Tensor) -> tuple[Tensor, float]:
+    """Emissions (n, C) with which scaling cannot underflow, and the scale above which they have the same marginals.
+
+    Labels that are further below the likeliest of their token than ``depth`` are raised to it: exp(-depth) of the
+    probability, and less than rounding of what any step keeps if that is more than exp(-depth) / eps.
+    """
+    depth = SAFE_SPREAD - 1.0 - spread(emissions[:0], *parts)
+    if depth < LEAST_DEPTH or spread(emissions, *parts) < SAFE_SPREAD:
+        return emissions, SAFE_SCALE
+    low = emissions.amax(1, keepdim=True) - depth
+    raised = torch.where(emissions == -torch.inf, emissions, torch.maximum(emissions, low))
+    return raised, math.exp(-depth) / torch.finfo(torch.float64).eps
 
 
 def live_sentences(is_live: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

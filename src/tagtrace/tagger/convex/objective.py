@@ -45,7 +45,7 @@ class Evaluation:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether a Hessian product can be computed here: no two scores of a token differ by hundreds."""
+        """Whether a Hessian product can be computed here: no label that is needed is hundreds below another one."""
         return all(chain.is_scaled for chain in self.chains)
 
 
