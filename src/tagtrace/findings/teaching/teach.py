@@ -1,0 +1,111 @@
+"""Teach: decisions on some findings change what is believed of the others.
+
+Two questions are learned, each by a Gaussian process (``process``) over what findings have in common (``alike``): are
+the given labels wrong, and if so, are the proposed ones right? With p and q the two probabilities, a finding's score is
+p and its confidence p q, the probability that the proposed labels are right; decided findings have 0 or 1.
+
+The priors are those of six kinds of noise made on WNUT 2017 and NCBI disease (``reproduce.loop``): without a decision
+they turn the judges' probabilities into what is usually true of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from tagtrace.findings.finding import Finding
+from tagtrace.findings.teaching.alike import Alike, Prior
+from tagtrace.findings.teaching.decided import Decided
+from tagtrace.findings.teaching.process import Posterior, learn, probability
+
+MAX_LEARNED = 2000
+"""Maximum number of decided findings that are learned from, the last ones in the list: the cost grows with its cube."""
+
+WRONG = Prior(
+    bias=-1.0,
+    weights=(1.0, 0.5, 0.5, 0.0, 0.0, 0.0),
+    constant=1.0,
+    slopes=0.5,
+    groups={"change": 1.0, "text": 1.0, "first": 0.5, "last": 0.5, "before": 0.5, "after": 0.5, "document": 0.5,
+            "opening": 0.7},
+)  # fmt: skip
+"""Are the given labels wrong?"""
+RIGHT = Prior(
+    bias=1.0,
+    weights=(0.0, 0.0, 0.0, 0.5, 0.5, 0.0),
+    constant=1.0,
+    slopes=0.5,
+    groups={"change": 1.0, "text": 0.5, "first": 0.3, "last": 0.3, "before": 0.3, "after": 0.3, "document": 0.3,
+            "opening": 0.5},
+)  # fmt: skip
+"""If the given labels are wrong, are the proposed ones right?"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is believed of one question about F findings."""
+
+    probabilities: Tensor
+    """(F,) float64; 0 or 1 where it is known"""
+    variances: Tensor
+    """Of the latent values, (F,); 0 where the answer is known."""
+    posterior: Posterior | None
+    learned: Tensor
+    """Numbers of the findings that it was learned from, (n,)."""
+
+
+@dataclass(frozen=True)
+class Taught:
+    """Findings after teaching, in the order in which they were given."""
+
+    findings: list[Finding]
+    """With new scores and confidences; ``rank`` still identifies each."""
+    alike: Alike
+    wrong: Answer
+    right: Answer
+    is_decided: Tensor
+    """(F,) bool: whether the labels of all tokens of a finding are decided."""
+
+    def ranked(self) -> list[Finding]:
+        """The findings that are not decided, the most probably wrong first."""
+        order = self.wrong.probabilities.argsort(descending=True, stable=True).tolist()
+        return [self.findings[i] for i in order if not bool(self.is_decided[i])]
+
+
+def teach(findings: Sequence[Finding], decided: Decided, openings: Mapping[int, str] | None = None) -> Taught:
+    """Believe of ``findings`` what follows from labels that are ``decided``.
+
+    ``openings``: by sentence number, the first token of its document, if documents are known.
+    """
+    alike = Alike.of(findings, openings)
+    outcomes = [decided.outcome(one) for one in findings]
+    wrong = answer(alike, WRONG, [is_wrong for is_wrong, _ in outcomes])
+    right = answer(alike, RIGHT, [is_right if is_wrong else None for is_wrong, is_right in outcomes])
+    both = wrong.probabilities * right.probabilities
+    for i, (_, is_right) in enumerate(outcomes):
+        if is_right is not None:
+            both[i] = float(is_right)
+    pairs = zip(findings, wrong.probabilities.tolist(), both.tolist(), strict=True)
+    new = [replace(one, score=p, confidence=q) for one, p, q in pairs]
+    is_decided = torch.tensor([None not in outcome for outcome in outcomes], dtype=torch.bool)
+    return Taught(new, alike, wrong, right, is_decided)
+
+
+def answer(alike: Alike, prior: Prior, known: Sequence[bool | None]) -> Answer:
+    """What is believed where nothing is known (None), given what is."""
+    mean, variance = alike.mean(prior), alike.variance(prior)
+    learned = torch.tensor([i for i, value in enumerate(known) if value is not None][-MAX_LEARNED:], dtype=torch.long)
+    posterior = None
+    if len(learned):
+        answers = torch.tensor([float(known[i] or 0.0) for i in learned.tolist()], dtype=torch.float64)
+        covariance = alike.covariance(prior, learned)  # (n, F)
+        posterior = learn(mean[learned], covariance[:, learned], answers)
+        mean, variance = posterior.at(mean, covariance, variance)
+    found = probability(mean, variance)
+    for i, value in enumerate(known):
+        if value is not None:
+            found[i], variance[i] = float(value), 0.0
+    return Answer(found, variance, posterior, learned)
