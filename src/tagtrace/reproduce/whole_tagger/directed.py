@@ -62,6 +62,7 @@ class DirectedOptions:
     shortest: int
     longest: int
     num_queries: int
+    other_queries: int
     num_seeds: int
     num_early: int
     group_size: int
@@ -119,11 +120,13 @@ def run(setting: Setting, seed: int) -> SeedResult:
     options, name = setting.options("directed", DirectedOptions), f"directed-{seed}"
     train, validation = draw_sentences(setting, options, seed)
     labels = LabelSet.from_sentences(train.sentences, "iob2")
-    changes = options.transformer if setting.encoder_spec.startswith("transformer:") else options.other
+    is_transformer = setting.encoder_spec.startswith("transformer:")
+    changes = options.transformer if is_transformer else options.other
     tagger = trained(setting, name, train, labels, seed=1000 + seed, **changes)
     trainings, seeds = Trainings(setting, name, Recipe.of(tagger), train), range(options.num_seeds)
     setting.report("training without edits")
-    asked, before = stable_errors(trainings, tagger, validation, options, seed)
+    most_queries = options.num_queries if is_transformer else min(options.num_queries, options.other_queries)
+    asked, before = stable_errors(trainings, tagger, validation, most_queries, seed, options.num_seeds)
     index = indexed(setting, name, tagger, train)
     refitted, places = with_index_head(tagger, index), asked.segments.tolist()
     queries = [make_query(refitted, asked.sentences[i], start, stop, "gold") for i, start, stop in places]
@@ -162,12 +165,12 @@ def draw_sentences(setting: Setting, options: DirectedOptions, seed: int) -> tup
 
 
 def stable_errors(
-    trainings: Trainings, tagger: Tagger, validation: Sequence[Sentence], options: DirectedOptions, seed: int
+    trainings: Trainings, tagger: Tagger, validation: Sequence[Sentence], most: int, seed: int, num_seeds: int
 ) -> tuple[TokenAnswers, list[Tensor]]:
     """Tokens that the tagger and all seeds mispredict in the same way; and for each seed their losses and labels."""
     every = torch.tensor([[i, t, t + 1] for i, one in enumerate(validation) for t in range(len(one))])
     everything = TokenAnswers(tuple(validation), every)
-    runs = {f"nothing-seed-{s}": (trainings.train.sentences, s) for s in range(options.num_seeds)}
+    runs = {f"nothing-seed-{s}": (trainings.train.sentences, s) for s in range(num_seeds)}
     found = list(trainings.answers("unedited", runs, everything).values())  # (2, tokens) each
     gold = [label for one in validation for label in one.labels]
     labels = torch.stack([one[1].long() for one in (*found, everything(tagger))])  # (seeds + 1, tokens)
@@ -180,8 +183,8 @@ def stable_errors(
     ]  # fmt: skip
     if not wrong:
         raise DataError("no validation token is mispredicted by every tagger in the same way; use more sentences")
-    if len(wrong) > options.num_queries:
-        wrong = sorted(random.Random(seed).sample(wrong, options.num_queries))
+    if len(wrong) > most:
+        wrong = sorted(random.Random(seed).sample(wrong, most))
     numbers = sorted({int(every[t, 0]) for t in wrong})
     segments = torch.tensor([[numbers.index(int(every[t, 0])), *every[t, 1:].tolist()] for t in wrong])
     return TokenAnswers(tuple(validation[i] for i in numbers), segments), [one[:, wrong] for one in found]
@@ -215,12 +218,12 @@ def flips(
     most: int,
 ) -> dict[str, list[Edit]]:
     """For each score and query, the labels that are changed; the predictions are those of the unedited taggers."""
-    setting.report("labels that should flip predictions")
     explainer = Explainer(index, device=setting.device)
     chooser = WholeFlip(index, whole, explainer.optimum, explainer.rows, RetrainOptions(), setting.device)
     refitted = with_index_head(tagger, index)
     found: dict[str, list[Edit]] = {}
     for number, (i, start, stop) in enumerate(asked.segments.tolist()):
+        setting.report(f"labels that should flip prediction {number + 1} of {len(asked.segments)}")
         query = make_query(refitted, asked.sentences[i], start, stop).with_labels(predicted[number : number + 1])
         by_head, by_whole = list[Edit](), list[Edit]()
         with suppress(OptionError):  # the labels around it, with the refitted head, allow no other
