@@ -13,7 +13,7 @@ before and after it, its document and how that begins.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,18 +27,18 @@ LIMIT = 1e-4
 NUM_NUMBERS = 6
 """J, the number of numbers of a finding."""
 
-GROUPS: dict[str, Callable[[Finding, str], tuple[str, ...]]] = {
-    "change": lambda one, _: (),
-    "text": lambda one, _: (one.text.lower(),),
-    "first": lambda one, _: (one.tokens[0].lower(),),
-    "last": lambda one, _: (one.tokens[-1].lower(),),
-    "before": lambda one, _: (one.before[-1].lower() if one.before else "",),
-    "after": lambda one, _: (one.after[0].lower() if one.after else "",),
-    "document": lambda one, _: (one.document or one.sentence,),
-    "opening": lambda one, opening: (opening,),
+GROUPS: dict[str, Callable[[Finding], str]] = {
+    "change": lambda _: "",
+    "text": lambda one: one.text.lower(),
+    "first": lambda one: one.tokens[0].lower(),
+    "last": lambda one: one.tokens[-1].lower(),
+    "before": lambda one: one.before[-1].lower() if one.before else "",
+    "after": lambda one: one.after[0].lower() if one.after else "",
+    "document": lambda one: one.document or one.sentence,
 }
-"""By kind of group, what its findings have in common besides their change; the second argument is the document's first
-token."""
+"""By kind of group, what its findings have in common besides their change."""
+OPENING = "opening"
+"""The kind of group of findings whose documents begin with the same token."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,11 @@ class Alike:
     def of(cls, findings: Sequence[Finding], openings: Mapping[int, str] | None = None) -> Alike:
         """``openings``: by sentence number, the first token of its document."""
         rows = [numbers_of(one) for one in findings]
-        codes: dict[str, Tensor] = {}
-        for kind, shared in GROUPS.items():
-            names: dict[tuple[str, ...], int] = {}
-            found = [
-                names.setdefault((one.change, *shared(one, (openings or {}).get(one.sentence_number, ""))), len(names))
-                for one in findings
-            ]
-            codes[kind] = torch.tensor(found, dtype=torch.long)
+        shared = {kind: [name(one) for one in findings] for kind, name in GROUPS.items()}
+        shared[OPENING] = [(openings or {}).get(one.sentence_number, "") for one in findings]
+        codes = {
+            kind: _numbered(zip((one.change for one in findings), names, strict=True)) for kind, names in shared.items()
+        }
         return cls(torch.tensor(rows, dtype=torch.float64).view(len(findings), NUM_NUMBERS), codes)
 
     def mean(self, prior: Prior) -> Tensor:
@@ -91,6 +88,12 @@ class Alike:
         """The diagonal of K, (F,)."""
         sizes = prior.constant**2 + sum(size**2 for size in prior.groups.values())
         return sizes + prior.slopes**2 * self.numbers.square().sum(1)
+
+
+def _numbered(names: Iterable[tuple[str, str]]) -> Tensor:
+    """The number of each name, in the order in which they first occur."""
+    numbers: dict[tuple[str, str], int] = {}
+    return torch.tensor([numbers.setdefault(name, len(numbers)) for name in names], dtype=torch.long)
 
 
 def numbers_of(one: Finding) -> tuple[float, ...]:

@@ -46,7 +46,7 @@ def next_questions(
     taught: Taught, draws: Draws, checked: Collection[int], count: int, num_asked: int = 0
 ) -> list[Question]:
     """The next ``count`` questions after ``num_asked``; sentences that are ``checked`` are not asked about again."""
-    wanted = [CYCLE[(num_asked + k) % len(CYCLE)] for k in range(count)]
+    wanted: list[Reason] = [CYCLE[(num_asked + k) % len(CYCLE)] for k in range(count)]
     is_open = ~taught.is_decided
     sampled = iter(_sampled(draws, checked, wanted.count("sample")))
     teaching = iter(_teaching(taught, is_open, wanted.count("teaches")))

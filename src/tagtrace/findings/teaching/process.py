@@ -53,16 +53,15 @@ def learn(mean: Tensor, covariance: Tensor, answers: Tensor) -> Posterior:
         root, factor = _factored(p, covariance)
         right = root.square() * (latent - mean) + answers - p
         inner = torch.cholesky_solve((root * (covariance @ right)).unsqueeze(1), factor).squeeze(1)
-        aim, step, better = right - root * inner, 1.0, False
-        while not better and step > 1e-4:
-            tried = weights + step * (aim - weights)
+        step, before = right - root * inner - weights, value
+        for halvings in range(14):
+            tried = weights + 0.5**halvings * step
             moved = mean + covariance @ tried
             now = _objective(moved, answers, tried, moved - mean)
-            better, step = now > value, 0.5 * step
-        if not better:
-            break
-        gained, weights, latent, value = now - value, tried, moved, now
-        if gained < CLOSE:
+            if now > value:
+                weights, latent, value = tried, moved, now
+                break
+        if value - before < CLOSE:
             break
     p = torch.sigmoid(latent)
     return Posterior(answers - p, *_factored(p, covariance))
