@@ -45,7 +45,7 @@ RIGHT = Prior(
 
 
 @dataclass(frozen=True)
-class Answer:
+class Belief:
     """What is believed of one question about F findings."""
 
     probabilities: Tensor
@@ -64,8 +64,8 @@ class Taught:
     findings: list[Finding]
     """With new scores and confidences; ``rank`` still identifies each."""
     alike: Alike
-    wrong: Answer
-    right: Answer
+    wrong: Belief
+    right: Belief
     is_decided: Tensor
     """(F,) bool: whether the labels of all tokens of a finding are decided."""
 
@@ -94,7 +94,7 @@ def teach(findings: Sequence[Finding], decided: Decided, openings: Mapping[int, 
     return Taught(new, alike, wrong, right, is_decided)
 
 
-def answer(alike: Alike, prior: Prior, known: Sequence[bool | None]) -> Answer:
+def answer(alike: Alike, prior: Prior, known: Sequence[bool | None]) -> Belief:
     """What is believed where nothing is known (None), given what is."""
     mean, variance = alike.mean(prior), alike.variance(prior)
     learned = torch.tensor([i for i, value in enumerate(known) if value is not None][-MAX_LEARNED:], dtype=torch.long)
@@ -108,4 +108,4 @@ def answer(alike: Alike, prior: Prior, known: Sequence[bool | None]) -> Answer:
     for i, value in enumerate(known):
         if value is not None:
             found[i], variance[i] = float(value), 0.0
-    return Answer(found, variance, posterior, learned)
+    return Belief(found, variance, posterior, learned)
