@@ -5,8 +5,10 @@ judges give (their doubts and confidence), and one part for each group that the 
 two findings is
 
     K = constant^2 + sum_j slope_j^2 z_j z_j' + sum_g size_g^2 [both are in the same group of kind g]
+        + (near^2 + near_change^2 [same change]) cos(v, v')
 
-Groups are within one change of types (``LOC -> ORG``): the change itself, its text, its first and last word, the word
+with v the mean feature of the finding's tokens, less the mean over all findings, where the features are at hand. Groups
+are within one change of types (``LOC -> ORG``): the change itself, its text, its first and last word, the word
 before and after it, its document and how that begins.
 """
 
@@ -50,6 +52,8 @@ class Prior:
     constant: float
     slopes: float
     groups: Mapping[str, float]
+    near: float = 0.0
+    near_change: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,17 +64,21 @@ class Alike:
     """z (F, J) float64: log odds of doubts and confidence, and the log of the number of tokens."""
     codes: Mapping[str, Tensor]
     """By kind of group, the number of each finding's group, (F,)."""
+    vectors: Tensor | None = None
+    """v / |v|, (F, D) float32."""
 
     @classmethod
-    def of(cls, findings: Sequence[Finding], openings: Mapping[int, str] | None = None) -> Alike:
-        """``openings``: by sentence number, the first token of its document."""
+    def of(
+        cls, findings: Sequence[Finding], openings: Mapping[int, str] | None = None, features: Tensor | None = None
+    ) -> Alike:
+        """``openings``: by sentence number, the first token of its document; ``features`` (F, D): means of tokens."""
         rows = [numbers_of(one) for one in findings]
         shared = {kind: [name(one) for one in findings] for kind, name in GROUPS.items()}
         shared[OPENING] = [(openings or {}).get(one.sentence_number, "") for one in findings]
         codes = {
             kind: _numbered(zip((one.change for one in findings), names, strict=True)) for kind, names in shared.items()
         }
-        return cls(torch.tensor(rows, dtype=torch.float64).view(len(findings), NUM_NUMBERS), codes)
+        return cls(torch.tensor(rows, dtype=torch.float64).view(len(findings), NUM_NUMBERS), codes, _units(features))
 
     def mean(self, prior: Prior) -> Tensor:
         """m (F,)"""
@@ -82,12 +90,26 @@ class Alike:
         for kind, size in prior.groups.items():
             code = self.codes[kind]
             found += size**2 * (code[some].unsqueeze(1) == code)
+        if self.vectors is not None:
+            code = self.codes["change"]
+            size = prior.near**2 + prior.near_change**2 * (code[some].unsqueeze(1) == code)
+            found += size * (self.vectors[some] @ self.vectors.T)
         return found
 
     def variance(self, prior: Prior) -> Tensor:
         """The diagonal of K, (F,)."""
         sizes = prior.constant**2 + sum(size**2 for size in prior.groups.values())
+        if self.vectors is not None:
+            sizes += prior.near**2 + prior.near_change**2
         return sizes + prior.slopes**2 * self.numbers.square().sum(1)
+
+
+def _units(features: Tensor | None) -> Tensor | None:
+    """Directions from the mean, (F, D) float32."""
+    if features is None or not len(features):
+        return None
+    moved = features.float() - features.float().mean(0)
+    return moved / moved.norm(dim=1, keepdim=True).clamp(min=1e-12)
 
 
 def _numbered(names: Iterable[tuple[str, str]]) -> Tensor:

@@ -20,6 +20,7 @@ from tagtrace.findings.finding import Finding
 from tagtrace.findings.teaching.alike import Alike, Prior
 from tagtrace.findings.teaching.decided import Decided
 from tagtrace.findings.teaching.process import Posterior, learn, probability
+from tagtrace.index import Index
 
 MAX_LEARNED = 2000
 """Maximum number of decided findings that are learned from, the last ones in the list: the cost grows with its cube."""
@@ -75,12 +76,18 @@ class Taught:
         return [self.findings[i] for i in order if not bool(self.is_decided[i])]
 
 
-def teach(findings: Sequence[Finding], decided: Decided, openings: Mapping[int, str] | None = None) -> Taught:
+def teach(
+    findings: Sequence[Finding],
+    decided: Decided,
+    openings: Mapping[int, str] | None = None,
+    features: Tensor | None = None,
+) -> Taught:
     """Believe of ``findings`` what follows from labels that are ``decided``.
 
-    ``openings``: by sentence number, the first token of its document, if documents are known.
+    ``openings``: by sentence number, the first token of its document, if documents are known. ``features`` (F, D): the
+    mean features of each finding's tokens (``finding_features``), if an index is at hand.
     """
-    alike = Alike.of(findings, openings)
+    alike = Alike.of(findings, openings, features)
     outcomes = [decided.outcome(one) for one in findings]
     wrong = answer(alike, WRONG, [is_wrong for is_wrong, _ in outcomes])
     right = answer(alike, RIGHT, [is_right if is_wrong else None for is_wrong, is_right in outcomes])
@@ -92,6 +99,15 @@ def teach(findings: Sequence[Finding], decided: Decided, openings: Mapping[int, 
     new = [replace(one, score=p, confidence=q) for one, p, q in pairs]
     is_decided = torch.tensor([None not in outcome for outcome in outcomes], dtype=torch.bool)
     return Taught(new, alike, wrong, right, is_decided)
+
+
+def finding_features(index: Index, findings: Sequence[Finding]) -> Tensor:
+    """The mean features of the tokens of each finding, (F, D) float32; the index is read once, in order."""
+    found = torch.zeros(len(findings), index.head.dim)
+    for i in sorted(range(len(findings)), key=lambda i: findings[i].sentence_number):
+        one = findings[i]
+        found[i] = index.sentence_rows(one.sentence_number).features[one.start : one.stop].float().mean(0)
+    return found
 
 
 def answer(alike: Alike, prior: Prior, known: Sequence[bool | None]) -> Belief:
