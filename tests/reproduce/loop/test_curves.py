@@ -44,15 +44,14 @@ def test_an_order_has_every_place_once(name: str, index: Index, opinions: list[P
     assert order_places(name, index, opinions, most=3) == places[:3]
 
 
-@pytest.mark.parametrize("name", ["cleanlab", "loss"])
-def test_improbable_labels_come_first(name: str, index: Index, opinions: list[Probabilities]) -> None:
+@pytest.mark.parametrize(("name", "judge"), [("cleanlab", 1), ("loss", 0)])
+def test_improbable_labels_come_first(name: str, judge: int, index: Index, opinions: list[Probabilities]) -> None:
     if name == "cleanlab":
         pytest.importorskip("cleanlab")
-    out = opinions[1]
-    values = [given_probability(index, out, place) for place in order_places(name, index, opinions)]
+    values = [given_probability(index, opinions[judge], place) for place in order_places(name, index, opinions)]
     assert values == sorted(values)
-    with pytest.raises(DataError, match="no opinion out of sample"):
-        order_places(name, index, opinions[:1])
+    with pytest.raises(DataError, match=f"no {opinions[judge].sample} opinion"):
+        order_places(name, index, [opinions[1 - judge]])
 
 
 def test_the_order_of_an_audit_is_that_of_its_findings(index: Index, opinions: list[Probabilities]) -> None:

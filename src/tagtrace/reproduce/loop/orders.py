@@ -1,7 +1,7 @@
 """Orders in which a reviewer could look at training labels: the contenders that do not learn from decisions.
 
 ``cleanlab``   tokens by cleanlab's label quality (self-confidence), out of sample
-``loss``       tokens by their loss -log p(y_t | x), out of sample
+``loss``       tokens by their loss -log p(y_t | x), in sample (out of sample, this is cleanlab's order)
 ``sentences``  whole sentences at random
 ``audit``      the findings of an audit, in its order
 
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
 from tagtrace.findings.judges.opinions import averaged
-from tagtrace.findings.judges.probabilities import Probabilities
+from tagtrace.findings.judges.probabilities import Probabilities, Sample
 from tagtrace.findings.patterns.conditions import NumberedText
 from tagtrace.findings.ranking.proposals import propose
 from tagtrace.findings.ranking.suspicion import suspicion
@@ -46,12 +46,12 @@ def order_places(
 
 
 def by_cleanlab(index: Index, opinions: Sequence[Probabilities], most: int, _: int) -> list[Place]:
-    opinion = _out_of_sample(opinions)
+    opinion = _opinion(opinions, "out-of-sample")
     return _by_scores(index, -cleanlab_scores(opinion.labels, opinion.marginals, opinion.lengths), most)
 
 
 def by_loss(index: Index, opinions: Sequence[Probabilities], most: int, _: int) -> list[Place]:
-    return _by_scores(index, token_scores("marginal-loss", index, _out_of_sample(opinions)), most)
+    return _by_scores(index, token_scores("marginal-loss", index, _opinion(opinions, "in-sample")), most)
 
 
 def random_sentences(index: Index, _: Sequence[Probabilities], most: int, seed: int) -> list[Place]:
@@ -92,8 +92,8 @@ def _by_scores(index: Index, scores: Tensor, most: int) -> list[Place]:
     return places_of(sentences, map(int, scores.argsort(descending=True, stable=True)), most)
 
 
-def _out_of_sample(opinions: Sequence[Probabilities]) -> Probabilities:
-    found = next((one for one in opinions if one.sample == "out-of-sample"), None)
+def _opinion(opinions: Sequence[Probabilities], sample: Sample) -> Probabilities:
+    found = next((one for one in opinions if one.sample == sample), None)
     if found is None:
-        raise DataError("there is no opinion out of sample; compute one by cross-validation")
+        raise DataError(f"there is no {sample} opinion; expected one in sample and one out of sample")
     return found
