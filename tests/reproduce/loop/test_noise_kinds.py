@@ -144,7 +144,7 @@ def test_a_form_of_the_gazetteer_has_one_label_everywhere() -> None:
             assert not outside or sentence.labels[t] != "O"
 
 
-def test_about_half_of_the_forms_are_in_the_default_gazetteer() -> None:
+def test_a_gazetteer_with_about_half_of_the_forms_loses_about_half_of_the_entities() -> None:
     true = one_type()
     forms = {one.tokens for one in find_mentions(true)}
     kept = forms & {one.tokens for one in find_mentions(make_noise("gazetteer", true, 0, 0.15))}
