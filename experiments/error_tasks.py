@@ -22,6 +22,7 @@ from tagtrace import Corpus, LabelSet, Sentence, read_corpus
 from tagtrace.data import Segment, segments
 from tagtrace.findings import assign_folds
 from tagtrace.reproduce.experiments.noise_fresh import iob2_labels
+from tagtrace.reproduce.loop.tasks import in_fives
 from tagtrace.reproduce.shared.conll import (
     LONGEST,
     changed_documents,
@@ -134,10 +135,6 @@ def _planted(name: str, folder: Path, seed: int, random: Random, mistake: Mistak
     train = [one.with_labels(_spoiled(one, types, random, mistake)) for one in true]
     trusted = in_fives([one for one in read_corpus(next(folder.glob("dev*"))).sentences if len(one)])
     return Task(name, seed, corpus.with_sentences(train), true, {"taught": trusted}, {}, {})
-
-
-def in_fives(sentences: Sequence[Sentence]) -> list[Sentence]:
-    return [replace(one, document=f"{number // 5}") for number, one in enumerate(sentences)]
 
 
 def _spoiled(sentence: Sentence, types: Sequence[str], random: Random, mistake: Mistake) -> list[str]:

@@ -61,6 +61,7 @@ from tagtrace.findings.judges.probabilities import empty, fill
 from tagtrace.findings.ranking.truth import Truth
 from tagtrace.index import Index, IndexOptions, build_index, open_index
 from tagtrace.influence import Explainer
+from tagtrace.reproduce.loop.places import places_of
 from tagtrace.reproduce.shared.taggers import RECIPE
 from tagtrace.tagger import (
     Lexical,
@@ -367,23 +368,7 @@ def chosen_places(task: Task, out: Path, by: str) -> list[Place]:
 
 def segments_of(task: Task, rows: Sequence[int]) -> list[Place]:
     """The segments of the first tokens in this order, each segment once, at most 200."""
-    lengths = torch.tensor([len(one) for one in task.train])
-    starts = lengths.cumsum(0) - lengths
-    places: dict[Place, None] = {}
-    for row in rows:
-        number = int(torch.searchsorted(starts, row, right=True)) - 1
-        places[number, *segment_of(task.train[number], row - int(starts[number]))] = None
-        if len(places) == NUM_FIXED:
-            break
-    return list(places)
-
-
-def segment_of(sentence: Sentence, token: int) -> tuple[int, int]:
-    """Start and stop of the labelled segment of a token, or of the token alone."""
-    for segment in segments(sentence.labels, "iob2"):
-        if segment.start <= token < segment.stop:
-            return segment.start, segment.stop
-    return token, token + 1
+    return [(one.sentence_number, one.start, one.stop) for one in places_of(task.train, rows, NUM_FIXED)]
 
 
 def corrected(task: Task, places: Sequence[Place]) -> tuple[list[Sentence], int]:

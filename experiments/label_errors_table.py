@@ -15,11 +15,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import numpy as np
-import torch
 from safetensors.torch import load_file
 
 from tagtrace.findings import average_precision, recall_at
+from tagtrace.reproduce.loop.orders import cleanlab_scores
 from tagtrace.reproduce.shared.tables import spread
 
 PAGE = Path(__file__).parent.parent / "docs/label_errors.md"
@@ -79,17 +78,11 @@ def main() -> None:
 
 def run_cleanlab(path: Path) -> dict[str, dict[str, float]]:
     """How well cleanlab's token scores find wrong tokens, on out-of-sample probabilities and on the mean opinion."""
-    from cleanlab.token_classification.rank import get_label_quality_scores  # noqa: PLC0415
-
     arrays = load_file(path)
-    ends = arrays["lengths"].cumsum(0)[:-1].tolist()
-    labels = [part.tolist() for part in np.split(arrays["given"].numpy(), ends)]
     found: dict[str, dict[str, float]] = {}
     for kind in ("out", "mean"):
-        probabilities = np.split(arrays[kind].double().numpy(), ends)
         for method in METHODS:
-            _, scores = get_label_quality_scores(labels, probabilities, token_score_method=method)
-            values = -torch.from_numpy(np.concatenate([np.asarray(part) for part in scores]))
+            values = -cleanlab_scores(arrays["given"], arrays[kind], arrays["lengths"], method)
             recalls = {f"recall@{k}": recall_at(values, arrays["wrong"], k) for k in COUNTS}
             found[f"{method}, {kind}"] = {"ap": average_precision(values, arrays["wrong"]), **recalls}
     return found

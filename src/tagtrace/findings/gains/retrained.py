@@ -68,12 +68,12 @@ def head_gain(
         labels = [label for sentence in tagger.joined(side) for label in tagger.labels.encode(sentence.labels)]
         side_rows = Rows(rows.features, torch.tensor(labels), rows.lengths)
         head = refit_head(head, side_rows.to(tagger.device), options, refitting).head
-        predicted.append(_predict(tagger, head.cpu(), test_rows, held_out))
+        predicted.append(predict_rows(tagger, head.cpu(), test_rows, held_out))
     return compare(held_out, predicted[:1], predicted[1:], tagger.labels.scheme, samples, seed)
 
 
 @torch.no_grad()
-def _predict(tagger: Tagger, head: Head, rows: Rows, sentences: Sequence[Sentence]) -> Predicted:
+def predict_rows(tagger: Tagger, head: Head, rows: Rows, sentences: Sequence[Sentence]) -> Predicted:
     """The best well-formed labels of sentences whose features are known."""
     paths = head.decode(rows.features, rows.lengths)
     labels = iter(tagger.labels.decode([label for path in paths for label in path]))
