@@ -64,7 +64,7 @@ def assess(
     check_request(index, trusted, options)
     believed, text = averaged(opinions), NumberedText(index)
     scores = _scores(text, opinions, believed, trusted, options, progress)
-    findings = propose(index, believed, scores, options.most, _evidence(opinions, believed, index))
+    findings = propose(index, believed, scores, options.most, doubts(opinions, believed, index))
     if options.query is not None:
         findings = _answers(index, findings, options.query)
     likely = [one for one in findings if one.is_likely]
@@ -133,7 +133,7 @@ def _answers(index: Index, findings: Sequence[Finding], query: str) -> list[Find
     return [replace(one, rank=rank) for rank, one in enumerate(kept, start=1)]
 
 
-def _evidence(opinions: Sequence[Probabilities], believed: Tensor, index: Index) -> dict[str, Tensor]:
+def doubts(opinions: Sequence[Probabilities], believed: Tensor, index: Index) -> dict[str, Tensor]:
     """1 - p of the given label, (N,): by the mean opinion and by each opinion."""
     labels = index.label_ids.unsqueeze(1)
     doubts = {f"{one.sample} doubt": 1.0 - one.marginals.gather(1, labels).squeeze(1) for one in opinions}

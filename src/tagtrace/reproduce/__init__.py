@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 from tagtrace._checks import OptionError, TagtraceError
 from tagtrace.reproduce.experiments import artifact, dosage, errors, exact, noise, sensitivity
+from tagtrace.reproduce.loop import loop
 from tagtrace.reproduce.shared.experiment import Experiment, SeedResult, run_seed
 from tagtrace.reproduce.shared.setting import INSTALL, Setting
 from tagtrace.reproduce.whole_tagger import directed, lds
@@ -15,9 +16,9 @@ __all__ = ["EXPERIMENTS", "DirectionError", "Experiment", "Setting", "parse_seed
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (exact, artifact, errors, noise, dosage, sensitivity, lds, directed)
+    for module in (exact, artifact, errors, noise, dosage, sensitivity, lds, directed, loop)
 }
-"""In the order of the paper; the last three are not in the paper."""
+"""In the order of the paper; the last four are not in the paper."""
 
 
 class DirectionError(TagtraceError):

@@ -252,9 +252,13 @@ class _Run:
 
 
 def _examples(tagger: Tagger, sentences: Sequence[Sentence], what: str) -> list[Example]:
-    filled = [_filled(sentence, tagger.labels.labels[0]) for sentence in sentences]
-    pairs = zip(tagger.joined(sentences), tagger.labelled(filled, what), strict=True)
+    pairs = zip(tagger.joined(sentences), partly_labelled(tagger, sentences, what), strict=True)
     return [_with_hidden(tagger.prepare(labelled), given) for given, labelled in pairs]
+
+
+def partly_labelled(tagger: Tagger, sentences: Sequence[Sentence], what: str) -> list[Sentence]:
+    """As ``Tagger.labelled``, for sentences in which labels may be hidden: these become some label."""
+    return tagger.labelled([_filled(sentence, tagger.labels.labels[0]) for sentence in sentences], what)
 
 
 def _filled(sentence: Sentence, label: str) -> Sentence:

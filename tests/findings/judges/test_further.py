@@ -10,6 +10,7 @@ import torch
 
 from tagtrace._checks import DataError, EncoderError, OptionError, TaggerError
 from tagtrace.data import Sentence
+from tagtrace.data.labels import HIDDEN
 from tagtrace.findings.judges.further import train_further
 from tagtrace.tagger import (
     HeadOptions,
@@ -152,3 +153,16 @@ def test_trusted_sentences_that_cannot_be_used() -> None:
     train_further(tagger, good, RECIPE)
     train_further(other, [Sentence((), ()), *good, Sentence((), ())], RECIPE)
     assert same_weights(tagger, other)
+
+
+def test_trusted_sentences_may_hide_labels() -> None:
+    """Nothing is learned from hidden labels: training on one token of each sentence is not training on all."""
+    good = make_sentences(5, seed=5)
+    partly = [one.with_labels([one.labels[0], *[HIDDEN] * (len(one) - 1)]) for one in good]
+    heads = []
+    for trusted in (good, partly, [one.with_labels([one.labels[0], *["O"] * (len(one) - 1)]) for one in good]):
+        tagger = lexical_tagger()
+        train_further(tagger, trusted, TrainOptions(epochs=1))
+        heads.append(tagger.head.flat())
+    assert not torch.equal(heads[0], heads[1])
+    assert not torch.equal(heads[1], heads[2])

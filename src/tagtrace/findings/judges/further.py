@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger import Step, Tagger, TrainOptions, train_tagger
+from tagtrace.tagger.training import partly_labelled
 
 EPOCHS = 3
 MIN_STEPS = 30
@@ -21,9 +22,12 @@ def train_further(
     recipe: TrainOptions,
     progress: Callable[[Step], None] | None = None,
 ) -> None:
-    """Train a tagger on trusted sentences only, for ``EPOCHS`` epochs and at least ``MIN_STEPS`` steps."""
+    """Train a tagger on trusted sentences only, for ``EPOCHS`` epochs and at least ``MIN_STEPS`` steps.
+
+    Tokens whose labels are not known have the label HIDDEN.
+    """
     trusted = [sentence for sentence in trusted if len(sentence)]
-    num_batches = math.ceil(len(tagger.labelled(trusted, "trusted")) / recipe.batch_size)
+    num_batches = math.ceil(len(partly_labelled(tagger, trusted, "trusted")) / recipe.batch_size)
     rate = recipe.learning_rate or tagger.encoder.learning_rate
     further = replace(
         recipe, epochs=max(EPOCHS, math.ceil(MIN_STEPS / num_batches)), learning_rate=RATE * rate,

@@ -10,6 +10,7 @@ import torch
 from tagtrace.data import LabelSet, Sentence
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.gains.retrained import predict_rows
+from tagtrace.findings.judges.further import train_further
 from tagtrace.index import Index
 from tagtrace.reproduce.loop.places import Place
 from tagtrace.reproduce.loop.reviewers import Reviewer, ReviewerDecision
@@ -28,6 +29,8 @@ from tagtrace.tagger import (
 
 HeldOutF1 = Callable[[Sequence[Sentence]], float]
 """Trains on sentences and gives segment F1 on test data."""
+ThenTrustedF1 = Callable[..., float]
+"""The same, with a short training on trusted sentences at the end, if there are any."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +106,14 @@ def head_f1(index: Index, tagger: Tagger, test: Sequence[Sentence]) -> HeldOutF1
 
 def whole_f1(
     encoder: str, labels: LabelSet, test: Sequence[Sentence], recipe: TrainOptions = RECIPE, seed: int = 0
-) -> HeldOutF1:
+) -> ThenTrustedF1:
     """Trains an encoder, made from its specification, and a head on it."""
 
-    def trained_on(sentences: Sequence[Sentence]) -> float:
+    def trained_on(sentences: Sequence[Sentence], trusted: Sequence[Sentence] = ()) -> float:
         tagger = new_tagger(build_encoder(encoder, sentences, seed), labels, seed=seed)
         train_tagger(tagger, sentences, (), replace(recipe, seed=seed))
+        if trusted:
+            train_further(tagger, trusted, recipe)
         return _f1(test, tagger.predict(test))
 
     return trained_on
