@@ -12,12 +12,23 @@ from tagtrace._checks import OptionError
 from tagtrace._files import check_outputs
 from tagtrace.cli.options import Command, overwrite_option, read_options, reading_options
 from tagtrace.cli.show import show
-from tagtrace.data import read_corpus
-from tagtrace.findings import choose_findings, read_changes, read_findings, replay
+from tagtrace.data import Corpus, read_corpus
+from tagtrace.findings import (
+    RISK,
+    Change,
+    Decided,
+    Fixed,
+    choose_auto,
+    choose_findings,
+    read_changes,
+    read_findings,
+    replay,
+    teach,
+)
 from tagtrace.findings import fix as fix_corpus
 from tagtrace.findings.fix import default_log
 
-CHOOSING = "--top, --pattern, --min-confidence, --only or --all"
+CHOOSING = "--top, --pattern, --min-confidence, --only, --all or --auto"
 
 
 @click.command(cls=Command)
@@ -32,6 +43,14 @@ CHOOSING = "--top, --pattern, --min-confidence, --only or --all"
 @click.option("--only", "ranks", multiple=True, metavar="RANK,...",
               help="Apply the findings with these ranks. May be repeated.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Apply all findings.")
+@click.option("--auto", is_flag=True,
+              help="Apply the findings that are sure enough: see --risk and --decisions.")  # fmt: skip
+@click.option("--risk", type=float, metavar="SHARE",
+              help="With --auto: of the labels that change, the share that may be expected to become wrong. "
+              f"[default: {RISK}]")  # fmt: skip
+@click.option("--decisions", type=click.Path(path_type=Path), metavar="PROJECT",
+              help="With --auto: folder of a review. Its decisions are made in the copy too, and teach which findings "
+              "are sure.")  # fmt: skip
 @click.option("--replay", "is_log", is_flag=True,
               help="FINDINGS is the log of an earlier fix: make the same changes again.")  # fmt: skip
 @click.option("--log", "log_file", type=click.Path(path_type=Path), metavar="FILE",
@@ -53,6 +72,14 @@ def fix(data_file: Path, findings_file: Path, target: Path, **values: Any) -> No
     conditions = {name: values[name] for name in ("top", "patterns", "min_confidence")}
     conditions["ranks"] = _ranks(values["ranks"])
     is_choosing = values["everything"] or any(value not in (None, (), set()) for value in conditions.values())
+    if values["auto"] and (is_choosing or values["is_log"]):
+        raise OptionError(f"--auto chooses by itself; leave out --replay and the rest of {CHOOSING}")
+    if not values["auto"] and (values["risk"] is not None or values["decisions"] is not None):
+        raise OptionError("--risk and --decisions are about --auto; add it, or leave them out")
+    if values["auto"]:
+        fixed = _auto(read_corpus(data_file, options), findings_file, values["risk"], values["decisions"])
+        _write(fixed, target, log, overwrite=values["overwrite"])
+        return
     if values["is_log"] == is_choosing:
         wrong = f"--replay repeats all changes of a log; leave out {CHOOSING}"
         raise OptionError(wrong if is_choosing else f"no finding is chosen; choose with {CHOOSING}")
@@ -63,10 +90,26 @@ def fix(data_file: Path, findings_file: Path, target: Path, **values: Any) -> No
         fixed = replay(corpus, read_changes(findings_file))
     else:
         fixed = fix_corpus(corpus, choose_findings(read_findings(findings_file), **conditions))
-    num_labels = fixed.save(target, log, overwrite=values["overwrite"])
+    _write(fixed, target, log, overwrite=values["overwrite"])
+
+
+def _write(fixed: Fixed, target: Path, log: Path, *, overwrite: bool) -> None:
+    num_labels = fixed.save(target, log, overwrite=overwrite)
     show(fixed)
     show(f"wrote {target}: {num_labels:,} labels changed for {len(fixed.changes):,} findings")
     show(f"wrote {log}: the log of changes, which --replay repeats")
+
+
+def _auto(corpus: Corpus, findings_file: Path, risk: float | None, project: Path | None) -> Fixed:
+    """The decisions of a review, and the findings that are sure enough."""
+    made, decided = list[Change](), Decided()
+    if project is not None:
+        from tagtrace.review import read_decisions  # needs the extra review
+
+        made, decided = read_decisions(project)
+    found = choose_auto(teach(read_findings(findings_file), decided), RISK if risk is None else risk)
+    show(str(found))
+    return replay(corpus, [*made, *found.changes()])
 
 
 def _ranks(texts: Sequence[str]) -> set[int]:

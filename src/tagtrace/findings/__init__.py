@@ -42,16 +42,26 @@ from tagtrace.findings.ranking.truth import (
     wrong_tokens,
 )
 from tagtrace.findings.report.page import Report, render_report, write_report
+from tagtrace.findings.teaching.asking import Question, next_questions
+from tagtrace.findings.teaching.auto import RISK, Auto, choose_auto
+from tagtrace.findings.teaching.decided import Decided
+from tagtrace.findings.teaching.errors_left import Draws, ErrorsLeft, errors_left, expected_wrong
+from tagtrace.findings.teaching.teach import Taught, finding_features, teach
 
 __all__ = [
+    "RISK",
     "SCORERS",
     "SCORES",
     "Assessment",
     "Audit",
     "AuditOptions",
+    "Auto",
     "Change",
     "Condition",
+    "Decided",
     "Difference",
+    "Draws",
+    "ErrorsLeft",
     "Finding",
     "Fixed",
     "Gain",
@@ -64,7 +74,9 @@ __all__ = [
     "Pattern",
     "Probabilities",
     "Queries",
+    "Question",
     "Report",
+    "Taught",
     "TokenScorer",
     "Trusted",
     "TrustedFit",
@@ -74,11 +86,15 @@ __all__ = [
     "at_level",
     "average_precision",
     "averaged",
+    "choose_auto",
     "choose_findings",
     "compare",
     "encoder_folds",
     "encoder_opinions",
+    "errors_left",
+    "expected_wrong",
     "find_patterns",
+    "finding_features",
     "finding_is_wrong",
     "fix",
     "full_gain",
@@ -92,6 +108,7 @@ __all__ = [
     "measure",
     "mistaken_for",
     "neighbour_scores",
+    "next_questions",
     "out_of_sample",
     "paired_bootstrap",
     "pattern_edits",
@@ -108,6 +125,7 @@ __all__ = [
     "run_audit",
     "suspicion",
     "taught_head",
+    "teach",
     "token_scores",
     "trusted_scores",
     "write_changes",

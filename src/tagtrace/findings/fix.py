@@ -53,6 +53,11 @@ class Change:
     def __str__(self) -> str:
         return f"finding {self.rank} ({self.sentence} {self.start}:{self.stop})"
 
+    @classmethod
+    def of(cls, one: Finding) -> Change:
+        """The change that a finding proposes."""
+        return cls(one.rank, one.sentence, one.line, one.start, one.stop, one.tokens, one.given, one.proposed)
+
     def to_line(self) -> str:
         """One line of the log."""
         return json.dumps(asdict(self), ensure_ascii=False)
@@ -172,11 +177,7 @@ def fix(corpus: Corpus, findings: Iterable[Finding]) -> Fixed:
     """
     check_type("corpus", corpus, Corpus, "give read_corpus(path)")
     chosen = list(findings)
-    changes = [
-        Change(one.rank, one.sentence, one.line, one.start, one.stop, one.tokens, one.given, one.proposed)
-        for one in chosen
-    ]
-    return replace(replay(corpus, changes), num_unlikely=sum(not one.is_likely for one in chosen))
+    return replace(replay(corpus, map(Change.of, chosen)), num_unlikely=sum(not one.is_likely for one in chosen))
 
 
 def replay(corpus: Corpus, changes: Iterable[Change]) -> Fixed:

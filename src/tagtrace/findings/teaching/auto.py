@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tagtrace._checks import OptionError
 from tagtrace.findings.finding import Finding
+from tagtrace.findings.fix import Change
 from tagtrace.findings.teaching.asking import num_changed
 from tagtrace.findings.teaching.teach import Taught
 
@@ -30,6 +31,10 @@ class Auto:
     num_fixed: float
     num_broken: float
 
+    def changes(self) -> list[Change]:
+        """As ``fix`` makes them."""
+        return [Change.of(one) for one in self.findings]
+
     def __str__(self) -> str:
         if not self.findings:
             return "no finding is sure enough to be applied without asking"
@@ -40,12 +45,12 @@ class Auto:
 
 
 def choose_auto(taught: Taught, risk: float = RISK) -> Auto:
-    """The findings to apply without asking; those that were decided are applied as decided elsewhere."""
+    """The findings to apply without asking; none with a token that was decided."""
     if not 0 <= risk < 1:
         raise OptionError(f"risk {risk}: must be at least 0 and below 1")
     broken, fixed = 1.0 - taught.wrong.probabilities, taught.wrong.probabilities * taught.right.probabilities
     sizes = num_changed(taught.findings)
-    is_worth = (fixed > broken) & (fixed >= LEAST) & ~taught.is_decided & (sizes > 0)
+    is_worth = (fixed > broken) & (fixed >= LEAST) & ~taught.is_touched & (sizes > 0)
     order = broken.argsort(stable=True)
     order = order[is_worth[order]]
     labels = sizes[order].cumsum(0)

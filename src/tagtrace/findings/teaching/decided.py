@@ -25,6 +25,10 @@ class Decided:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def touches(self, finding: Finding) -> bool:
+        """Whether a label of the finding's tokens is decided."""
+        return any((finding.sentence_number, t) in self.labels for t in range(finding.start, finding.stop))
+
     def outcome(self, finding: Finding) -> tuple[bool | None, bool | None]:
         """Whether the given labels of a finding are wrong, and whether the proposed ones are right; None: not known."""
         places = range(finding.start, finding.stop)

@@ -26,21 +26,25 @@ MAX_LEARNED = 2000
 """Maximum number of decided findings that are learned from, the last ones in the list: the cost grows with its cube."""
 
 WRONG = Prior(
-    bias=-1.0,
-    weights=(1.0, 0.5, 0.5, 0.0, 0.0, 0.0),
-    constant=1.0,
-    slopes=0.5,
-    groups={"change": 1.0, "text": 1.0, "first": 0.5, "last": 0.5, "before": 0.5, "after": 0.5, "document": 0.5,
-            "opening": 0.7},
+    bias=-1.5,
+    weights=(0.3, 0.3, 0.05, -0.1, 0.0, -0.2),
+    constant=0.5,
+    slopes=0.2,
+    groups={"change": 1.0, "text": 0.3, "first": 0.2, "last": 0.4, "before": 0.2, "after": 0.2, "document": 0.3,
+            "opening": 0.4},
+    near=0.8,
+    near_change=0.8,
 )  # fmt: skip
 """Are the given labels wrong?"""
 RIGHT = Prior(
-    bias=1.0,
-    weights=(0.0, 0.0, 0.0, 0.5, 0.5, 0.0),
-    constant=1.0,
-    slopes=0.5,
-    groups={"change": 1.0, "text": 0.5, "first": 0.3, "last": 0.3, "before": 0.3, "after": 0.3, "document": 0.3,
-            "opening": 0.5},
+    bias=0.6,
+    weights=(-0.3, 0.0, -0.2, 0.7, 0.5, 0.1),
+    constant=0.2,
+    slopes=0.2,
+    groups={"change": 1.0, "text": 0.2, "first": 0.4, "last": 0.2, "before": 0.5, "after": 0.2, "document": 0.2,
+            "opening": 0.3},
+    near=0.4,
+    near_change=0.8,
 )  # fmt: skip
 """If the given labels are wrong, are the proposed ones right?"""
 
@@ -69,6 +73,8 @@ class Taught:
     right: Belief
     is_decided: Tensor
     """(F,) bool: whether the labels of all tokens of a finding are decided."""
+    is_touched: Tensor
+    """(F,) bool: whether those of any of its tokens are."""
 
     def ranked(self) -> list[Finding]:
         """The findings that are not decided, the most probably wrong first."""
@@ -98,7 +104,8 @@ def teach(
     pairs = zip(findings, wrong.probabilities.tolist(), both.tolist(), strict=True)
     new = [replace(one, score=p, confidence=q) for one, p, q in pairs]
     is_decided = torch.tensor([None not in outcome for outcome in outcomes], dtype=torch.bool)
-    return Taught(new, alike, wrong, right, is_decided)
+    is_touched = torch.tensor([decided.touches(one) for one in findings], dtype=torch.bool)
+    return Taught(new, alike, wrong, right, is_decided, is_touched)
 
 
 def finding_features(index: Index, findings: Sequence[Finding]) -> Tensor:
