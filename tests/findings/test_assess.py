@@ -115,20 +115,6 @@ def test_the_systematic_error_is_the_first_pattern(made: Made) -> None:
     assert sum(any((one.sentence, t) in every for t in range(one.start, one.stop)) for one in top) >= 0.8 * len(top)
 
 
-def test_doubts_of_one_kind_of_judge_are_averaged(made: Made) -> None:
-    inside, outside = made.opinions
-    other = replace(inside, marginals=inside.marginals.flip(1))
-    found = assess(made.index, [inside, other, outside], None, AuditOptions(most=50))
-    given = made.index.label_ids.unsqueeze(1)
-    seen = 1.0 - (inside.marginals + other.marginals).gather(1, given).squeeze(1) / 2
-    unseen = 1.0 - outside.marginals.gather(1, given).squeeze(1)
-    for one in found.findings:
-        start = int(made.index.starts[one.sentence_number])
-        tokens = slice(start + one.start, start + one.stop)
-        assert one.scores["in-sample doubt"] == pytest.approx(float(seen[tokens].max()), abs=1e-6)
-        assert one.scores["out-of-sample doubt"] == pytest.approx(float(unseen[tokens].max()), abs=1e-6)
-
-
 def test_an_audit_is_made_of_its_parts(made: Made, found: Assessment) -> None:
     index, believed = made.index, averaged(made.opinions)
     assert torch.equal(found.believed, believed)

@@ -134,11 +134,10 @@ def _answers(index: Index, findings: Sequence[Finding], query: str) -> list[Find
 
 
 def _evidence(opinions: Sequence[Probabilities], believed: Tensor, index: Index) -> dict[str, Tensor]:
-    """1 - p of the given label, (N,): by the mean opinion, and by the mean of the opinions of each kind."""
-    labels, doubts = index.label_ids.unsqueeze(1), {"doubt": believed}
-    for sample in dict.fromkeys(one.sample for one in opinions):
-        doubts[f"{sample} doubt"] = averaged([one for one in opinions if one.sample == sample])
-    return {name: 1.0 - each.gather(1, labels).squeeze(1) for name, each in doubts.items()}
+    """1 - p of the given label, (N,): by the mean opinion and by each opinion."""
+    labels = index.label_ids.unsqueeze(1)
+    doubts = {f"{one.sample} doubt": 1.0 - one.marginals.gather(1, labels).squeeze(1) for one in opinions}
+    return {"doubt": 1.0 - believed.gather(1, labels).squeeze(1), **doubts}
 
 
 def _with_effects(

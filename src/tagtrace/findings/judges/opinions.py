@@ -1,7 +1,7 @@
 """Opinions: what judges believe about every training label, after learning from trusted data if there is any.
 
-An opinion is the probabilities p(y_t | x) of one judge. Opinions of two kinds are averaged, because judges err in
-different places:
+An opinion is the probabilities p(y_t | x) of one judge. Two judges give one each, and the two are averaged, because
+judges err in different places:
 
 - *in sample*: the judge has learned from all training labels, so it knows what they have in common, but it may have
   memorised a wrong one;
@@ -9,8 +9,8 @@ different places:
   mistakes of its own where a word is new.
 
 Both have then learned from the trusted sentences, which undo what wrong training labels have taught, where these are
-systematic. Without trusted sentences, taggers that are trained again also say what they believed after every epoch,
-before they memorised wrong labels (``dynamics``). ``head_opinions`` refits the head on the features of the index:
+systematic. Without trusted sentences, taggers that are trained again say what they believe after every epoch, also
+before they memorise wrong labels (``dynamics``). ``head_opinions`` refits the head on the features of the index:
 cheap, but the encoder has seen every training label. ``encoder_opinions`` trains taggers.
 """
 
@@ -74,19 +74,17 @@ def encoder_opinions(
 ) -> list[Probabilities]:
     """Opinions in sample, of ``tagger`` as it was trained, and out of sample, of taggers trained again for each fold.
 
-    All are trained further on ``trusted`` sentences. Without them, the taggers of the folds give two opinions, in
-    sample and out of sample, averaged over their epochs (``dynamics``). ``encoder`` is untrained (default: as the
-    tagger's was). Finished folds are kept in ``folder``. ``training`` is called with (fold, step), where fold
-    ``num_folds`` means the tagger itself. The opinion out of sample is the last.
+    Both are trained further on ``trusted`` sentences. Without any, both opinions are those of the taggers of the folds,
+    averaged over their epochs (``dynamics``). ``encoder`` is untrained (default: as the tagger's was). Finished folds
+    are kept in ``folder``. ``training`` is called with (fold, step), where fold ``num_folds`` means in sample.
     """
     recipe = Recipe.of(tagger, None if encoder is None else lambda _: encoder)
     fresh = recipe.untrained(seed).to(tagger.device)
     of_folds = (fresh, corpus, folder, recipe.options, num_folds, seed)
-    if trusted:
-        others = [encoder_folds(*of_folds, trusted=trusted, training=training, progress=progress)]
-    else:
-        others = encoder_dynamics(*of_folds, training=training, progress=progress)
-    return [_in_sample(tagger, corpus, Path(folder) / "in-sample", trusted, others[-1], num_folds, training), *others]
+    if not trusted:
+        return encoder_dynamics(*of_folds, training=training, progress=progress)
+    out = encoder_folds(*of_folds, trusted=trusted, training=training, progress=progress)
+    return [_in_sample(tagger, corpus, Path(folder) / "in-sample", trusted, out, num_folds, training), out]
 
 
 def _in_sample(
@@ -105,9 +103,8 @@ def _in_sample(
     kept = kept_folds(folder, folds_owner(tagger, corpus, trusted, recipe, 1, recipe.seed))
     if not load_fold(kept, 0, found, everything):
         taught = deepcopy(tagger)
-        if trusted:
-            taught.head = taught.head.float()
-            train_further(taught, trusted, recipe, None if training is None else lambda step: training(num_folds, step))
+        taught.head = taught.head.float()
+        train_further(taught, trusted, recipe, None if training is None else lambda step: training(num_folds, step))
         sentences = [sentence for sentence in taught.joined(corpus.sentences) if len(sentence)]
         fill_by(taught, found, everything, sentences)
         save_fold(kept, 0, found, everything)
