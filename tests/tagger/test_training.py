@@ -24,6 +24,7 @@ from tagtrace.tagger import (
     Tagger,
     TrainOptions,
     Vectors,
+    Watch,
     new_tagger,
     score_labels,
     train_tagger,
@@ -271,6 +272,23 @@ def test_leaving_out_weights_that_no_word_uses_changes_nothing(monkeypatch: pyte
     assert narrow.keys() == whole.keys()
     for name, value in whole.items():
         torch.testing.assert_close(narrow[name], value, rtol=1e-5, atol=1e-6)
+
+
+def test_a_watched_tagger_is_asked_after_every_epoch() -> None:
+    """About sentences that it is not trained on too, whose words have rows in the narrowed table."""
+    tagger, plain, features = fresh(), fresh(), dict[int, Tensor]()
+    train_tagger(plain, TRAIN[:6], (), SHORT)
+    watch = Watch(lambda epoch: features.update({epoch: tagger.features(DEV[0])}), DEV)
+    train_tagger(tagger, TRAIN[:6], (), SHORT, watch=watch)
+    assert list(features) == [1, 2, 3]
+    for epoch, found in features.items():
+        stopped = fresh()
+        train_tagger(stopped, TRAIN[:6], (), SHORT, stop_after=epoch)
+        torch.testing.assert_close(found, stopped.features(DEV[0]), rtol=1e-4, atol=1e-5)
+    for name, value in weights(plain).items():
+        torch.testing.assert_close(weights(tagger)[name], value, rtol=1e-5, atol=1e-6)
+    with pytest.raises(RuntimeError):  # the table has no rows for these words
+        train_tagger(tagger, TRAIN[:6], (), SHORT, watch=replace(watch, sentences=()))
 
 
 def test_dropout_is_the_one_asked_for() -> None:

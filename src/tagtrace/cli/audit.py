@@ -31,8 +31,8 @@ from tagtrace.index import open_index
               help=f"Score that ranks the labels: {', '.join(SCORES)}.")  # fmt: skip
 @click.option("--judges", type=click.Choice(get_args(Judges)), default="auto", show_default=True,
               help="Who judges each label, without having seen it in training. head: heads refitted on the features of "
-              "the index. encoder: taggers trained again, encoder included. auto: encoder, unless that needs a GPU "
-              "and there is none.")  # fmt: skip
+              "the index. encoder: taggers trained again, encoder included, and asked after every epoch if there is no "
+              "trusted data. auto: encoder, unless that needs a GPU and there is none.")  # fmt: skip
 @click.option("--folds", type=int, default=5, show_default=True,
               help="Number of parts into which documents are divided; each part is judged by a tagger that was "
               "trained on the others.")  # fmt: skip

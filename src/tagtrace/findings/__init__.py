@@ -8,6 +8,7 @@ from tagtrace.findings.gains.bootstrap import Difference, paired_bootstrap
 from tagtrace.findings.gains.compare import Gain, compare
 from tagtrace.findings.gains.gain import gain
 from tagtrace.findings.gains.retrained import full_gain, head_gain
+from tagtrace.findings.judges.dynamics import encoder_dynamics
 from tagtrace.findings.judges.folds import assign_folds, encoder_folds, out_of_sample, taught_head
 from tagtrace.findings.judges.opinions import averaged, encoder_opinions, head_opinions
 from tagtrace.findings.judges.probabilities import Probabilities, in_sample
@@ -89,6 +90,7 @@ __all__ = [
     "choose_auto",
     "choose_findings",
     "compare",
+    "encoder_dynamics",
     "encoder_folds",
     "encoder_opinions",
     "errors_left",

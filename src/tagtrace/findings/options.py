@@ -36,7 +36,8 @@ class AuditOptions:
     """Number of patterns whose effect on trusted data is computed, and verified by retraining."""
     judges: Judges = "auto"
     """Who judges the labels. ``head``: heads refitted on the index's features; ``encoder``: taggers trained again
-    without each fold; ``auto``: ``encoder``, unless that needs a GPU and there is none."""
+    without each fold, and asked after every epoch if there is no trusted data; ``auto``: ``encoder``, unless that needs
+    a GPU and there is none."""
     num_folds: int = 5
     """Number of folds of the cross-validation over documents."""
     encoder: str | None = None

@@ -19,7 +19,7 @@ from tagtrace.tagger.rows import Rows
 from tagtrace.tagger.scores import Scores
 from tagtrace.tagger.tagger import Tagger, new_tagger, pick_device
 from tagtrace.tagger.train import train
-from tagtrace.tagger.training import History, Step, TrainOptions, train_tagger
+from tagtrace.tagger.training import History, Step, TrainOptions, Watch, train_tagger
 
 __all__ = [
     "Encoder",
@@ -41,6 +41,7 @@ __all__ = [
     "TrainOptions",
     "Transformer",
     "Vectors",
+    "Watch",
     "build_encoder",
     "load_tagger",
     "mispredictions",

@@ -99,6 +99,17 @@ class History:
     """Counted from 1; None until there is a dev loss."""
 
 
+@dataclass(frozen=True)
+class Watch:
+    """What to do after every epoch of a run, while the tagger is in training."""
+
+    after_epoch: Callable[[int], None]
+    """Called with the number of epochs so far, before a checkpoint of that epoch is written: a run that is killed in
+    between and resumed calls it again, with the same weights."""
+    sentences: Sequence[Sentence]
+    """The sentences that the tagger is asked about then, besides those it is trained on."""
+
+
 def train_tagger(
     tagger: Tagger,
     sentences: Sequence[Sentence],
@@ -107,6 +118,7 @@ def train_tagger(
     *,
     checkpoint: Path | None = None,
     stop_after: int | None = None,
+    watch: Watch | None = None,
     progress: Callable[[Step], None] | None = None,
 ) -> History:
     """Train ``tagger`` in place and keep the weights of the epoch that ``options.keep`` names.
@@ -122,12 +134,13 @@ def train_tagger(
     tagger.head.float()  # a refitted head is float64
     examples, held_out = _examples(tagger, sentences, "training"), _examples(tagger, dev, "dev") if dev else []
     fork = torch.random.fork_rng()  # the caller's random state is not changed
-    with fork, _narrowed(tagger, [*examples, *held_out], options):
+    asked = [] if watch is None else [tagger.prepare(sentence) for sentence in tagger.joined(watch.sentences)]
+    with fork, _narrowed(tagger, [*examples, *held_out, *asked], options):
         owner = _fingerprint(tagger, sentences, dev, options)
         if stop_after is not None:
             owner["stop_after"] = stop_after
         kept = None if checkpoint is None else Checkpoint(checkpoint, owner)
-        run = _Run(tagger, examples, held_out, options, kept)
+        run = _Run(tagger, examples, held_out, options, kept, watch)
         run.resume()
         tagger.train()
         run.num_epochs = options.epochs if stop_after is None else min(stop_after, options.epochs)
@@ -146,8 +159,9 @@ class _Run:
         dev: Sequence[Example],
         options: TrainOptions,
         checkpoint: Checkpoint | None,
+        watch: Watch | None,
     ) -> None:
-        self.tagger, self.options = tagger, options
+        self.tagger, self.options, self.watch = tagger, options, watch
         self.examples, self.dev, self.checkpoint = examples, dev, checkpoint
         self.batches_per_epoch = -(-len(self.examples) // options.batch_size)
         self.num_steps = options.epochs * self.batches_per_epoch
@@ -227,6 +241,8 @@ class _Run:
     def _end_epoch(self) -> float | None:
         self.history.train_loss.append(self.epoch_loss)
         self.epoch_loss = 0.0
+        if self.watch is not None:
+            self.watch.after_epoch(len(self.history.train_loss))
         if not self.dev:
             return None
         with _autocast(self.tagger.device, self.options.precision):

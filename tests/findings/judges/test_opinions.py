@@ -13,8 +13,16 @@ from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError, TaggerError
 from tagtrace.data import Corpus, Sentence
-from tagtrace.findings import Probabilities, assign_folds, averaged, encoder_opinions, head_opinions, in_sample
-from tagtrace.findings.judges.folds import encoder_folds, out_of_sample
+from tagtrace.findings import (
+    Probabilities,
+    assign_folds,
+    averaged,
+    encoder_dynamics,
+    encoder_opinions,
+    head_opinions,
+    in_sample,
+)
+from tagtrace.findings.judges.folds import out_of_sample
 from tagtrace.index import Index
 from tagtrace.tagger import Head, HeadOptions, RefitOptions, Rows, Step, Tagger, TrainOptions, refit_head, train_tagger
 from tagtrace.tagger.recursions import run
@@ -130,16 +138,18 @@ def test_encoder_opinions_are_those_of_taggers_trained_here(tmp_path: Path, unit
         torch.testing.assert_close(outside.marginals[places == fold].double(), expected, rtol=0, atol=1e-5)
 
 
-def test_without_trusted_sentences_the_tagger_itself_is_asked(tmp_path: Path) -> None:
-    corpus = make_corpus()
+def test_without_trusted_sentences_the_folds_are_asked_after_every_epoch(tmp_path: Path) -> None:
+    corpus, seen = make_corpus(), set[int]()
     tagger = trained_tagger(corpus)
-    inside, outside = encoder_opinions(tagger, corpus, tmp_path / "folds", (), 3, encoder=Spelt(dim=4))
-    expected = believed_by(tagger, corpus.sentences)
-    torch.testing.assert_close(inside.marginals.double(), expected, rtol=0, atol=1e-6)
+    opinions = encoder_opinions(
+        tagger, corpus, tmp_path / "folds", (), 3, encoder=Spelt(dim=4), training=lambda fold, _: seen.add(fold)
+    )
+    assert seen == {0, 1, 2}, "the tagger itself is not trained again"
     fresh = Tagger(Spelt(dim=4), make_tagger().head, LABELS)
-    folds = encoder_folds(fresh, corpus, tmp_path / "others", RECIPE, 3)
-    assert torch.equal(outside.marginals, folds.marginals)
-    assert tagger.head.weight.dtype == torch.float32
+    expected = encoder_dynamics(fresh, corpus, tmp_path / "others", RECIPE, 3)
+    for one, other in zip(opinions, expected, strict=True):
+        assert torch.equal(one.marginals, other.marginals)
+        assert one.sample == other.sample
 
 
 def test_a_refitted_tagger_is_asked_as_it_is(tmp_path: Path) -> None:
@@ -176,7 +186,7 @@ def test_finished_folds_are_not_trained_again(tmp_path: Path) -> None:
         assert torch.equal(one.marginals, other.marginals)
         assert torch.equal(one.conditional_losses, other.conditional_losses)
     for trusted in (TRUSTED[1:], (), [TRUSTED[0].with_labels(["O"] * len(TRUSTED[0])), *TRUSTED[1:]]):
-        with pytest.raises(OptionError, match=r"another run \(different trusted\)"):
+        with pytest.raises(OptionError, match=r"another run \(different trusted(, opinions)?\)"):
             ask(trusted)
     with pytest.raises(OptionError, match=r"another run \(different tagger, seed\)"):
         ask(seed=1)

@@ -14,8 +14,9 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ from tagtrace._run_folder import RunFolder
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.judges.further import train_further
-from tagtrace.findings.judges.probabilities import Probabilities, empty, fill, fill_by
+from tagtrace.findings.judges.probabilities import Probabilities, Sample, empty, fill, fill_by
 from tagtrace.index import Index
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
 from tagtrace.tagger import (
@@ -42,7 +43,7 @@ from tagtrace.tagger import (
 )
 from tagtrace.tagger.rows import RowParts, token_places
 
-FORMAT = 2
+FORMAT = 3
 MARKER = "folds.json"
 MAX_REPEATS = 20
 """Maximum number of times that trusted sentences are repeated."""
@@ -124,6 +125,42 @@ def taught_head(
     return refit_head(index.head, joined.to(device or joined.device), options).head.cpu()
 
 
+@dataclass(frozen=True)
+class FoldedSentences:
+    """The training sentences of a tagger that is trained for each fold, in the order of an index."""
+
+    sentences: list[Sentence]
+    lengths: Tensor
+    """(B,)"""
+    labels: Tensor
+    """(N,)"""
+    num_labels: int
+    folds: Tensor
+    """The fold of each sentence, (B,)."""
+    num_folds: int
+    seed: int
+
+    @classmethod
+    def of(cls, tagger: Tagger, corpus: Corpus, num_folds: int, seed: int) -> Self:
+        """The sentences of a corpus; raises if the tagger would leak labels or cannot be trained."""
+        sentences = _checked_sentences(tagger, corpus)
+        folds = assign_folds([sentence.document for sentence in sentences], num_folds, seed)
+        lengths = torch.tensor([len(sentence) for sentence in sentences])
+        labels = torch.tensor([label for sentence in sentences for label in tagger.labels.encode(sentence.labels)])
+        return cls(sentences, lengths, labels, len(tagger.labels), folds, num_folds, seed)
+
+    def held_out(self, fold: int) -> Tensor:
+        """Numbers of the fold's sentences, (b,)."""
+        return (self.folds == fold).nonzero().squeeze(1)
+
+    def others(self, fold: int) -> list[Sentence]:
+        """The sentences that the fold's tagger is trained on."""
+        return [self.sentences[number] for number in (self.folds != fold).nonzero().squeeze(1).tolist()]
+
+    def empty(self, sample: Sample) -> Probabilities:
+        return empty(self.lengths, self.labels, self.num_labels, sample)
+
+
 def encoder_folds(
     tagger: Tagger,
     corpus: Corpus,
@@ -143,36 +180,31 @@ def encoder_folds(
     again with the same arguments. ``training`` is called with (fold, step).
     """
     options = options or TrainOptions()
-    sentences = _checked_sentences(tagger, corpus)
+    data = FoldedSentences.of(tagger, corpus, num_folds, seed)
     if trusted:
         tagger.labelled([sentence for sentence in trusted if len(sentence)], "trusted")
-    folds = assign_folds([sentence.document for sentence in sentences], num_folds, seed)
-    lengths = torch.tensor([len(sentence) for sentence in sentences])
-    labels = torch.tensor([label for sentence in sentences for label in tagger.labels.encode(sentence.labels)])
-    found = empty(lengths, labels, len(tagger.labels), "out-of-sample")
+    found = data.empty("out-of-sample")
     kept = kept_folds(folder, folds_owner(tagger, corpus, trusted, options, num_folds, seed))
     done = 0
     for fold in range(num_folds):
-        held_out = (folds == fold).nonzero().squeeze(1)
+        held_out = data.held_out(fold)
         if not load_fold(kept, fold, found, held_out):
             checkpoint = kept.folder / f"training-{fold}"
             trained = deepcopy(tagger)
-            others = [sentences[number] for number in (folds != fold).nonzero().squeeze(1).tolist()]
             report = None if training is None else lambda step, fold=fold: training(fold, step)
-            train_tagger(trained, others, (), options, checkpoint=checkpoint, progress=report)
+            train_tagger(trained, data.others(fold), (), options, checkpoint=checkpoint, progress=report)
             if trusted:
                 train_further(trained, trusted, options, report)
-            fill_by(trained, found, held_out, sentences)
+            fill_by(trained, found, held_out, data.sentences)
             save_fold(kept, fold, found, held_out)
             remove_checkpoint(checkpoint)
         done += len(held_out)
         if progress is not None:
-            progress(done, len(sentences))
+            progress(done, len(data.sentences))
     return found
 
 
 def _checked_sentences(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
-    """The sentences of the corpus; raises if the tagger would leak labels or cannot be trained."""
     if not tagger.encoder.trainable:
         raise OptionError(f"a {tagger.encoder.kind} encoder cannot be trained; refit only the head for each fold")
     if tagger.record.keys() & {"training", "refit"}:
@@ -185,7 +217,13 @@ def _checked_sentences(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
 
 
 def folds_owner(
-    tagger: Tagger, corpus: Corpus, trusted: Sequence[Sentence], options: TrainOptions, num_folds: int, seed: int
+    tagger: Tagger,
+    corpus: Corpus,
+    trusted: Sequence[Sentence],
+    options: TrainOptions,
+    num_folds: int,
+    seed: int,
+    opinions: str = "after training",
 ) -> dict[str, Any]:
     """Everything that the folds depend on."""
     return {
@@ -196,6 +234,7 @@ def folds_owner(
         "options": {name: value for name, value in options.to_json().items() if name != "checkpoint_seconds"},
         "num_folds": num_folds,
         "seed": seed,
+        "opinions": opinions,
     }
 
 

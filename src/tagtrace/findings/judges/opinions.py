@@ -1,4 +1,4 @@
-"""Opinions: what judges that have learned from trusted data believe about every training label.
+"""Opinions: what judges believe about every training label, after learning from trusted data if there is any.
 
 An opinion is the probabilities p(y_t | x) of one judge. Two judges give one each, and the two are averaged, because
 judges err in different places:
@@ -9,8 +9,9 @@ judges err in different places:
   mistakes of its own where a word is new.
 
 Both have then learned from the trusted sentences, which undo what wrong training labels have taught, where these are
-systematic. ``head_opinions`` refits the head on the features of the index: cheap, but the encoder has seen every
-training label. ``encoder_opinions`` trains taggers.
+systematic. Without trusted sentences, taggers that are trained again say what they believe after every epoch, also
+before they memorise wrong labels (``dynamics``). ``head_opinions`` refits the head on the features of the index:
+cheap, but the encoder has seen every training label. ``encoder_opinions`` trains taggers.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tagtrace._checks import DataError
 from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
+from tagtrace.findings.judges.dynamics import encoder_dynamics
 from tagtrace.findings.judges.folds import (
     encoder_folds,
     folds_owner,
@@ -72,14 +74,16 @@ def encoder_opinions(
 ) -> list[Probabilities]:
     """Opinions in sample, of ``tagger`` as it was trained, and out of sample, of taggers trained again for each fold.
 
-    All are trained further on ``trusted`` sentences. ``encoder`` is untrained (default: as the tagger's was). Finished
-    folds are kept in ``folder``. ``training`` is called with (fold, step), where fold ``num_folds`` means in sample.
+    Both are trained further on ``trusted`` sentences. Without any, both opinions are those of the taggers of the folds,
+    averaged over their epochs (``dynamics``). ``encoder`` is untrained (default: as the tagger's was). Finished folds
+    are kept in ``folder``. ``training`` is called with (fold, step), where fold ``num_folds`` means in sample.
     """
     recipe = Recipe.of(tagger, None if encoder is None else lambda _: encoder)
     fresh = recipe.untrained(seed).to(tagger.device)
-    out = encoder_folds(
-        fresh, corpus, folder, recipe.options, num_folds, seed, trusted=trusted, training=training, progress=progress
-    )
+    of_folds = (fresh, corpus, folder, recipe.options, num_folds, seed)
+    if not trusted:
+        return encoder_dynamics(*of_folds, training=training, progress=progress)
+    out = encoder_folds(*of_folds, trusted=trusted, training=training, progress=progress)
     return [_in_sample(tagger, corpus, Path(folder) / "in-sample", trusted, out, num_folds, training), out]
 
 
@@ -99,9 +103,8 @@ def _in_sample(
     kept = kept_folds(folder, folds_owner(tagger, corpus, trusted, recipe, 1, recipe.seed))
     if not load_fold(kept, 0, found, everything):
         taught = deepcopy(tagger)
-        if trusted:
-            taught.head = taught.head.float()
-            train_further(taught, trusted, recipe, None if training is None else lambda step: training(num_folds, step))
+        taught.head = taught.head.float()
+        train_further(taught, trusted, recipe, None if training is None else lambda step: training(num_folds, step))
         sentences = [sentence for sentence in taught.joined(corpus.sentences) if len(sentence)]
         fill_by(taught, found, everything, sentences)
         save_fold(kept, 0, found, everything)

@@ -35,7 +35,11 @@ MAX_TOKENS = 8192
 
 @dataclass(frozen=True)
 class Probabilities:
-    """The opinion of one judge: probabilities of N tokens in B sentences, in the order of the index."""
+    """The opinion of one judge: probabilities of N tokens in B sentences, in the order of the index.
+
+    An opinion that is averaged over judges (the epochs and folds of ``dynamics``) has the mean of their probabilities
+    as ``marginals`` and the means of their losses, not the losses of mean probabilities, as the two kinds of losses.
+    """
 
     marginals: Tensor
     """p(y_t = c | x), (N, C) float32."""
