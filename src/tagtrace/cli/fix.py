@@ -27,6 +27,7 @@ from tagtrace.findings import (
 )
 from tagtrace.findings import fix as fix_corpus
 from tagtrace.findings.fix import default_log
+from tagtrace.review import read_decisions
 
 CHOOSING = "--top, --pattern, --min-confidence, --only, --all or --auto"
 
@@ -104,8 +105,6 @@ def _auto(corpus: Corpus, findings_file: Path, risk: float | None, project: Path
     """The decisions of a review, and the findings that are sure enough."""
     made, decided = list[Change](), Decided()
     if project is not None:
-        from tagtrace.review import read_decisions  # needs the extra review
-
         made, decided = read_decisions(project)
     found = choose_auto(teach(read_findings(findings_file), decided), RISK if risk is None else risk)
     show(str(found))

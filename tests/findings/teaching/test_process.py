@@ -64,3 +64,16 @@ def test_little_knowledge_draws_probabilities_to_a_half() -> None:
     one, many = torch.tensor([2.0], dtype=torch.float64), torch.tensor([0.0, 9.0], dtype=torch.float64)
     sure, unsure = probability(one, many).tolist()
     assert 0.5 < unsure < sure
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_leaving_out_an_answer_is_learning_without_it(seed: int) -> None:
+    mean, covariance, answers = problem(10, seed)
+    found = probability(*learn(mean, covariance, answers).left_out())
+    for i in range(10):
+        rest = [j for j in range(10) if j != i]
+        without = learn(mean[rest], covariance[rest][:, rest], answers[rest])
+        alone = probability(*without.at(mean[[i]], covariance[rest][:, [i]], covariance.diagonal()[[i]]))
+        assert float(found[i]) == pytest.approx(float(alone), abs=0.02)
+    believed = torch.sigmoid(learn(mean, covariance, answers).latent)
+    assert float((found - believed).abs().max()) > 0.1  # their own answers matter

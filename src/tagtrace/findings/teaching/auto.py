@@ -15,7 +15,7 @@ from tagtrace.findings.fix import Change
 from tagtrace.findings.teaching.asking import num_changed
 from tagtrace.findings.teaching.teach import Taught
 
-RISK = 0.1
+RISK = 0.2
 """Share of the changed labels that may be expected to be broken."""
 LEAST = 0.5
 """Proposed labels must be at least this probable."""

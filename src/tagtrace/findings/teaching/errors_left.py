@@ -82,7 +82,8 @@ def errors_left(draws: Draws, seen: Mapping[int, int], expected: Mapping[int, fl
     """The estimate from the first draws whose sentences were all checked.
 
     ``seen``: the number of labels that were wrong in each checked sentence; ``expected`` (by sentence number): what the
-    model expects of every sentence before any correction; ``num_fixed``: labels that were corrected.
+    model expects of every sentence, of checked ones too as it would without these decisions (``Belief.apart``);
+    ``num_fixed``: labels that were corrected.
     """
     numbers = _checked(draws, seen)
     residuals = np.array([(seen[i] - expected.get(i, 0.0)) / draws.probabilities[i] for i in numbers])

@@ -10,6 +10,12 @@ method; Rasmussen and Williams 2006, algorithms 3.1 and 3.2):
 
 The probability of yes averages sigma over that Gaussian; MacKay's approximation sigma(mean / sqrt(1 + pi variance / 8))
 is used. It draws probabilities towards 1/2 where little is known.
+
+What would have been believed of an answered question without its own answer follows without learning again: with S the
+posterior covariance and the answer's own part of the Gaussian, precision W_i around f^_i + (answer_i - p_i) / W_i,
+divided out,
+
+    variance_-i = 1 / (1 / S_ii - W_i),   mean_-i = f^_i - variance_-i (answer_i - p_i)
 """
 
 from __future__ import annotations
@@ -29,6 +35,10 @@ CLOSE = 1e-9
 class Posterior:
     """The posterior of the latent values at the n questions that were answered."""
 
+    latent: Tensor
+    """f^, (n,)"""
+    variance: Tensor
+    """The diagonal of S, (n,)."""
     slope: Tensor
     """answers - sigma(f^), (n,)"""
     root: Tensor
@@ -41,6 +51,11 @@ class Posterior:
         answered ones, and prior ``variance`` (q,)."""
         left = torch.linalg.solve_triangular(self.factor, self.root.unsqueeze(1) * covariance, upper=False)  # (n, q)
         return mean + covariance.T @ self.slope, (variance - left.square().sum(0)).clamp(min=0.0)
+
+    def left_out(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance (n,) of each answered question as they would be without its own answer, about."""
+        variance = 1.0 / (1.0 / self.variance.clamp(min=1e-12) - self.root.square()).clamp(min=1e-12)
+        return self.latent - variance * self.slope, variance
 
 
 @torch.no_grad()
@@ -64,7 +79,10 @@ def learn(mean: Tensor, covariance: Tensor, answers: Tensor) -> Posterior:
         if value - before < CLOSE:
             break
     p = torch.sigmoid(latent)
-    return Posterior(answers - p, *_factored(p, covariance))
+    root, factor = _factored(p, covariance)
+    left = torch.linalg.solve_triangular(factor, root.unsqueeze(1) * covariance, upper=False)  # (n, n)
+    variance = covariance.diagonal() - left.square().sum(0)
+    return Posterior(latent, variance, answers - p, root, factor)
 
 
 def probability(mean: Tensor, variance: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 Two questions are learned, each by a Gaussian process (``process``) over what findings have in common (``alike``): are
 the given labels wrong, and if so, are the proposed ones right? With p and q the two probabilities, a finding's score is
-p and its confidence p q, the probability that the proposed labels are right; decided findings have 0 or 1.
+p and its confidence p q, the probability that the proposed labels are right; decided findings have 0 or 1. Both are
+calibrated by what would have been believed of the decided findings without their own decisions (``calibration``).
 
 The priors are those of six kinds of noise made on WNUT 2017 and NCBI disease (``reproduce.loop``): without a decision
 they turn the judges' probabilities into what is usually true of them.
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.teaching.alike import Alike, Prior
+from tagtrace.findings.teaching.calibration import calibrate
 from tagtrace.findings.teaching.decided import Decided
 from tagtrace.findings.teaching.process import Posterior, learn, probability
 from tagtrace.index import Index
@@ -55,6 +57,9 @@ class Belief:
 
     probabilities: Tensor
     """(F,) float64; 0 or 1 where it is known"""
+    apart: Tensor
+    """(F,): the same as they would be without a finding's own decision; unlike those, they can be wrong about what was
+    decided, so that this shows how wrong they are about the rest."""
     variances: Tensor
     """Of the latent values, (F,); 0 where the answer is known."""
     posterior: Posterior | None
@@ -121,14 +126,18 @@ def answer(alike: Alike, prior: Prior, known: Sequence[bool | None]) -> Belief:
     """What is believed where nothing is known (None), given what is."""
     mean, variance = alike.mean(prior), alike.variance(prior)
     learned = torch.tensor([i for i, value in enumerate(known) if value is not None][-MAX_LEARNED:], dtype=torch.long)
-    posterior = None
-    if len(learned):
-        answers = torch.tensor([float(known[i] or 0.0) for i in learned.tolist()], dtype=torch.float64)
-        covariance = alike.covariance(prior, learned)  # (n, F)
-        posterior = learn(mean[learned], covariance[:, learned], answers)
-        mean, variance = posterior.at(mean, covariance, variance)
-    found = probability(mean, variance)
+    if not len(learned):
+        found = probability(mean, variance)
+        return Belief(found, found, variance, None, learned)
+    answers = torch.tensor([float(known[i] or 0.0) for i in learned.tolist()], dtype=torch.float64)
+    covariance = alike.covariance(prior, learned)  # (n, F)
+    posterior = learn(mean[learned], covariance[:, learned], answers)
+    mean, variance = posterior.at(mean, covariance, variance)
+    alone = probability(*posterior.left_out())
+    calibration = calibrate(alone, answers)
+    found = calibration(probability(mean, variance))
+    apart = found.index_copy(0, learned, calibration(alone))
     for i, value in enumerate(known):
         if value is not None:
             found[i], variance[i] = float(value), 0.0
-    return Belief(found, variance, posterior, learned)
+    return Belief(found, apart, variance, posterior, learned)

@@ -74,7 +74,7 @@ def taught_states(
     for count in sorted(counts):
         while True:
             taught = teach(findings, Decided(dict(labels)), openings, features)
-            expected = expected_wrong(findings, taught.wrong.probabilities.tolist())
+            expected = expected_wrong(findings, taught.wrong.apart.tolist())
             draws = draws or Draws.of([len(one) for one in given], expected, seed)
             asked = next_questions(
                 taught, draws, checked, min(batch, count - review.num_decisions), review.num_decisions
