@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,14 +69,18 @@ def test_what_is_believed_is_measured_against_the_truth() -> None:
 
 def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(tmp_path, tmp_path, "lexical", quick=True, report=lambda _: None)
-    small = {**vars(setting.options("loop", LoopOptions)), "tasks": ["demo/types"], "other_size": 60, "counts": [10],
-             "most": 100, "other": {"epochs": 1}}  # fmt: skip
+    small = {**vars(setting.options("loop", LoopOptions)), "other_tasks": ["demo/types"], "other_size": 60,
+             "counts": [10], "most": 100, "other": {"epochs": 1}}  # fmt: skip
     monkeypatch.setattr(Setting, "options", lambda *_: LoopOptions(**small))
     found = run_seed(EXPERIMENTS["loop"], setting, 0)
     one = found["tasks"]["demo/types"]
     assert {LOOP, ERRING, "cleanlab", "random sentences"} <= set(one["contenders"])
     assert one["num_wrong"] >= one["contenders"][LOOP][0]["left_by_decisions"]
     assert one["num_wrong"] >= one["contenders"]["cleanlab"][0]["left"]
+    again = run_seed(EXPERIMENTS["loop"], replace(setting, out=tmp_path / "again"), 0)
+    (tmp_path / "loop-0.json").unlink()
+    kept = run_seed(EXPERIMENTS["loop"], setting, 0)
+    assert kept["tasks"] == found["tasks"] == again["tasks"]  # read, and computed again
     text = table([found])
     assert "Wrong labels left, as a share of those there were after 10 decisions" in text
     assert "| noisy labels | 1.00 |" in text

@@ -1,7 +1,7 @@
 """What to ask next: the decisions that are worth most.
 
-Of every ten questions, six are the findings that are most probably wrong, two are those that teach most, and two are
-sentences of a random sample, from which the number of wrong labels left is estimated (``errors_left``).
+Of every ten questions, six are the findings in which most wrong labels are expected, two are those that teach most, and
+two are sentences of a random sample, from which the number of wrong labels left is estimated (``errors_left``).
 
 A finding teaches as much as its answer is expected to change what is believed of all others. With S the posterior
 covariance of the latent values and w = p (1 - p), the answer for f moves the probability of g by about w_g S_fg
@@ -83,8 +83,8 @@ def _sampled(draws: Draws, checked: Collection[int], count: int) -> list[int]:
 
 
 def _likely(taught: Taught, is_open: Tensor, count: int) -> list[int]:
-    """The open findings that are expected to have most wrong labels."""
-    value = torch.where(is_open, taught.wrong.probabilities, -1.0)
+    """The open findings with the largest expected number of wrong labels."""
+    value = torch.where(is_open, taught.wrong.probabilities * num_changed(taught.findings), -1.0)
     order = value.argsort(descending=True, stable=True)[: count + 1].tolist()
     return [place for place in order if bool(is_open[place])]
 

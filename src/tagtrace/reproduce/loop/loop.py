@@ -9,12 +9,15 @@ that result. Beside it: training on the noisy labels and then briefly on the dec
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 
+from tagtrace._files import write_json
 from tagtrace.data import Sentence
 from tagtrace.findings.assess import doubts
 from tagtrace.findings.judges.opinions import averaged, encoder_opinions, head_opinions
@@ -31,7 +34,7 @@ from tagtrace.reproduce.loop.orders import order_places
 from tagtrace.reproduce.loop.reviewers import Reviewer
 from tagtrace.reproduce.loop.tasks import Task, read_task
 from tagtrace.reproduce.loop.taught_review import TaughtState, calibration_error, taught_states, token_ap
-from tagtrace.reproduce.shared.experiment import Experiment, SeedResult
+from tagtrace.reproduce.shared.experiment import Experiment, SeedResult, encoder_name
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.reproduce.shared.taggers import RECIPE, indexed, trained
 from tagtrace.tagger import Tagger, TrainOptions
@@ -49,6 +52,7 @@ class LoopOptions:
     """See loop.toml."""
 
     tasks: list[str]
+    other_tasks: list[str]
     size: int
     other_size: int
     counts: list[int]
@@ -62,12 +66,12 @@ class LoopOptions:
 def run(setting: Setting, seed: int) -> SeedResult:
     """All tasks with one seed; finished tasks are kept by their taggers and indexes."""
     options = setting.options("loop", LoopOptions)
+    is_transformer = setting.encoder_spec.startswith("transformer:")
+    size, changes = (options.size, options.transformer) if is_transformer else (options.other_size, options.other)
     found: dict[str, Any] = {}
-    for name in options.tasks:
-        is_transformer = setting.encoder_spec.startswith("transformer:")
-        task = read_task(setting.data, name, seed, options.size if is_transformer else options.other_size)
-        changes = options.transformer if is_transformer else options.other
-        found[name] = TaskRun(setting, options, task, seed, changes).run()
+    for name in options.tasks if is_transformer else options.other_tasks:
+        task = read_task(setting.data, name, seed, size)
+        found[name] = TaskRun(setting, options, task, seed, changes).kept()
     return {"options": asdict(options), "tasks": found}
 
 
@@ -84,6 +88,17 @@ class TaskRun:
     @property
     def name(self) -> str:
         return f"loop-{self.task.name.replace('/', '-')}-{self.seed}"
+
+    def kept(self) -> SeedResult:
+        """The result, from the file of an earlier run with the same options if there is one."""
+        path, owner = self.setting.work / self.name / "result.json", [asdict(self.options), encoder_name(self.setting)]
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            saved = json.loads(path.read_text("utf-8"))
+            if saved["owner"] == owner:
+                return saved["result"]
+        result = self.run()
+        write_json(path, {"owner": owner, "result": result})
+        return result
 
     def run(self) -> SeedResult:
         task, setting = self.task, self.setting
@@ -110,7 +125,8 @@ class TaskRun:
             states = taught_states(
                 given, findings, self._reviewer(rate), self.options.counts, seed=self.seed, features=features
             )
-            found["contenders"][who] = [self._taught(one, index, scores, wrong, f1) for one in states]
+            trains = f1 if who == LOOP else None  # trainings take longest
+            found["contenders"][who] = [self._taught(one, index, scores, wrong, trains) for one in states]
         for order, who in ORDERS.items():
             places = order_places(order, index, opinions, 4 * max(self.options.counts), self.seed)
             states = follow(given, places, self._reviewer(0.0), self.options.counts)
@@ -145,21 +161,26 @@ class TaskRun:
         return lambda sentences, trusted=(): 100 * train(sentences, trusted)
 
     def _taught(
-        self, one: TaughtState, index: Index, scores: torch.Tensor, wrong: torch.Tensor, f1: Callable[..., float | None]
+        self,
+        one: TaughtState,
+        index: Index,
+        scores: torch.Tensor,
+        wrong: torch.Tensor,
+        f1: Callable[..., float | None] | None,
     ) -> SeedResult:
-        fixed, trusted = one.fixed(), one.trusted()
-        given = list(self.task.corpus.sentences)
-        return {
+        fixed, trusted, given = one.fixed(), one.trusted(), list(self.task.corpus.sentences)
+        found: SeedResult = {
             "left_by_decisions": one.state.num_wrong,
             "left": num_wrong(fixed, self.task.true),
             "auto": {"labels": one.auto.num_labels, "fixed": one.auto.num_fixed, "broken": one.auto.num_broken},
             "estimate": [one.left.count, one.left.margin],
             "ap": token_ap(one, scores, index.starts, wrong),
             "calibration_error": calibration_error(one, self.task.true),
-            "f1": f1(fixed),
-            "f1_fixed_then_trusted": f1(fixed, trusted),
-            "f1_noisy_then_trusted": f1(given, trusted),
         }
+        if f1 is None:
+            return found
+        ends = {"f1_fixed_then_trusted": f1(fixed, trusted), "f1_noisy_then_trusted": f1(given, trusted)}
+        return {**found, "f1": f1(fixed), **ends}
 
 
 def num_wrong(sentences: Sequence[Sentence], true: Sequence[Sentence]) -> int:

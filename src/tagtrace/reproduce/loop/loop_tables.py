@@ -67,7 +67,7 @@ def _value(task: SeedResult, name: str, key: str, place: int) -> float | None:
     ends = {"noisy labels": task["f1"]["noisy"], "true labels": task["f1"]["true"],
             "noisy, then trusted": loop["f1_noisy_then_trusted"],
             "this loop, fixed, then trusted": loop["f1_fixed_then_trusted"]}  # fmt: skip
-    return ends[name] if name in ends else task["contenders"][name][place]["f1"]
+    return ends[name] if name in ends else task["contenders"][name][place].get("f1")
 
 
 def _cell(values: Sequence[float | None], digits: int) -> str:
