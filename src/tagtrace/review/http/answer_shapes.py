@@ -121,6 +121,8 @@ class FindingItem(InContext):
     scores: dict[str, float]
     pattern: int | None
     change: str
+    sentence_length: int
+    """The number of tokens of its sentence."""
     status: str
     decided: DecisionItem | None
     note: str

@@ -105,6 +105,7 @@ def finding_json(ledger: Ledger, one: Finding, lesson: Lesson | None = None) -> 
     return {
         **{name: getattr(one, name) for name in _FIELDS},
         "change": one.change,
+        "sentence_length": len(ledger.data.sentences[one.sentence_number]),
         "status": status,
         "decided": None if row is None or status == "open" else decision_json(row),
         "note": ledger.note(one.rank),
