@@ -24,7 +24,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,7 +219,7 @@ look();
 
 KEYS = (
     *((view, key, None) for view in ("findings", "errors") for key in ("j", "k", "PageDown", "End", "Home")),
-    *(("findings", key, None) for key in ("a", "r", "s", "1", "0", "[", "]", "c")),
+    *(("findings", key, None) for key in ("a", "r", "s", "1", "0", "[", "]", "c", "x")),
     ("findings", "u", "#message:not(:empty)"), ("findings", "U", "#message:not(:empty)"),
     ("findings", "h", "#history:not([hidden])"), ("findings", "n", "#note[open]"), ("findings", "o", "#preview[open]"),
     ("findings", "e", "#export[open]"), ("findings", "?", "#help[open]"),
@@ -226,7 +227,25 @@ KEYS = (
 """View, key, and the element that it shows; None if the effect is immediate."""
 
 
-def measure_page(url: str, times: int) -> dict[str, dict[str, float]]:
+@contextmanager
+def always_teaching(review: Review) -> Iterator[None]:
+    """Learn from the decisions again and again inside the block."""
+    is_over = threading.Event()
+
+    def work() -> None:
+        while not is_over.wait(0.05):
+            review.teaching.start()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def measure_page(review: Review, url: str, times: int) -> dict[str, dict[str, float]]:
     """Times of first pages, without and with a cache, and of keys; empty if there is no browser."""
     if find_spec("selenium") is None or shutil.which("chromedriver") is None:
         return {}
@@ -242,6 +261,9 @@ def measure_page(url: str, times: int) -> dict[str, dict[str, float]]:
         }
         for view, key, shown in KEYS:
             found[f"key {key} in {view}"] = _keys(browser, f"{url}/{view}", key, shown, times)
+        with always_teaching(review):
+            for key in ("a", "c"):
+                found[f"key {key} in findings, while teaching"] = _keys(browser, f"{url}/findings", key, None, times)
         return found
     finally:
         browser.quit()
@@ -295,7 +317,7 @@ def main() -> None:
             times = 5 if "export" in route else 20 if "why" in route else arguments.times
             found[route] = measure(times, work)
             print(f"{route:40} {found[route]}", flush=True)
-        pages = measure_page(f"http://127.0.0.1:{sock.getsockname()[1]}", max(arguments.times // 6, 3))
+        pages = measure_page(review, f"http://127.0.0.1:{sock.getsockname()[1]}", max(arguments.times // 6, 3))
         for what, figures in pages.items():
             print(f"{what:40} {figures}", flush=True)
         found |= pages

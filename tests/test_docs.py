@@ -14,6 +14,7 @@ import pytest
 import tagtrace
 from tagtrace.cli import main
 from tagtrace.data.invented import generate, write_invented
+from tagtrace.review import write_project_file
 from tagtrace.tagger import Lexical, LexicalOptions
 
 ROOT = Path(__file__).parents[1]
@@ -86,6 +87,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     index = tagtrace.build_index(tagger, train, folder / "my-index", tagtrace.IndexOptions(tolerance=1e-4))
     options = tagtrace.AuditOptions(judges="head", num_folds=2, num_effects=0)
     tagtrace.run_audit(index, dev, options).save(folder / "my-audit")
+    places = {"index": folder / "my-index", "data": folder / "train.conll", "audit": folder / "my-audit"}
+    (folder / "my-project").mkdir()
+    write_project_file(folder / "my-project", None, **places)
     return folder
 
 

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         make_queries,
         make_query,
     )
-    from tagtrace.review import review_project
+    from tagtrace.review import read_decided, review_project
     from tagtrace.tagger import (
         HeadOptions,
         Misprediction,
@@ -101,7 +101,7 @@ _HOMES = {
         "choose_auto", "choose_findings", "finding_features", "fix", "gain", "read_changes", "read_findings", "replay",
         "run_audit", "teach",
     ),
-    "review": ("review_project",),
+    "review": ("read_decided", "review_project"),
 }  # fmt: skip
 """The package of each public name, imported when the name is first used: reading data needs no torch."""
 
@@ -160,6 +160,7 @@ __all__ = [
     "open_index",
     "read_changes",
     "read_corpus",
+    "read_decided",
     "read_findings",
     "refit_tagger",
     "remove_checkpoint",

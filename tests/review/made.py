@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,29 @@ class Client:
             **more,
         }
         return self.post("decisions", body, status)
+
+    def confirm(self, sentence_number: int, **more: Any) -> Any:
+        """Mark a sentence as correct as it stands."""
+        stop = len(self.review.data.sentences[sentence_number])
+        body = {"sentence_number": sentence_number, "start": 0, "stop": stop, "action": "relabel", **more}
+        return self.post("decisions", body)
+
+    def finished(self, job: int) -> Any:
+        """A job, once it has ended."""
+        for _ in range(600):
+            found = self.get(f"jobs/{job}")
+            if found["state"] != "running":
+                return found
+            time.sleep(0.05)
+        raise AssertionError("the job did not end")
+
+    def teach(self) -> Any:
+        """Learn from all decisions; returns what was taught."""
+        while self.get("teaching")["state"] == "running":  # it may have begun before the last decision
+            time.sleep(0.01)
+        job = self.finished(self.post("teach")["job"])
+        assert job["state"] == "done", job
+        return job["result"]
 
     def statuses(self) -> dict[str, int]:
         return self.get("project")["progress"]

@@ -20,7 +20,8 @@ NODE = shutil.which("node")
 OLDEST = (18, 19)
 """The first version of node with ``module.register``."""
 LOGIC = ("core/api", "core/decisions", "core/finding_store", "core/format", "core/jobs", "core/keys", "core/labels",
-         "core/outbox", "core/paged_list", "core/project", "core/segment_draft", "core/state")  # fmt: skip
+         "core/outbox", "core/paged_list", "core/project", "core/questions", "core/segment_draft", "core/state",
+         "core/teaching")  # fmt: skip
 """Modules that must have a unit test."""
 
 

@@ -29,7 +29,7 @@ def test_decide_by_keyboard(site: Site) -> None:
     browser.press("k", "k")
     browser.wait(lambda: site.rank == "4", "the finding before")
     browser.sees("#detail", "B-PER I-PER")
-    browser.press("c")
+    browser.press("x")
     assert site.decisions(6)[-1].action == "reopen"
     assert site.rows[-1].base == rows[3].id
     assert not browser.complaints()

@@ -10,13 +10,15 @@ from pathlib import Path
 from tagtrace._checks import DataError, NoLabelsError, TagtraceError
 from tagtrace.data import read_corpus
 from tagtrace.findings import Audit
-from tagtrace.index import open_index
+from tagtrace.findings.teaching.decided import Decided
+from tagtrace.index import Index, open_index
 from tagtrace.review.decisions.database import Store
 from tagtrace.review.decisions.decide import Decisions
 from tagtrace.review.model.jobs import Jobs
 from tagtrace.review.model.mispredictions import HeldOut
 from tagtrace.review.model.model import Model
-from tagtrace.review.project import ProjectFile
+from tagtrace.review.model.teaching import Teaching, read_known
+from tagtrace.review.project import ProjectFile, read_project_file
 from tagtrace.review.training_data import TrainingData
 from tagtrace.tagger import Tagger
 
@@ -37,6 +39,10 @@ class Review:
     jobs: Jobs = field(default_factory=Jobs)
     exporting: threading.Lock = field(default_factory=threading.Lock)
     """Held while an export is written."""
+    teaching: Teaching = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.teaching = Teaching(self.decisions, self.jobs)
 
     @property
     def data(self) -> TrainingData:
@@ -81,10 +87,7 @@ def open_review(
         index.built_with(tagger)
     tagger = index.tagger()
     say("reading the data")
-    corpus = read_corpus(file.data, file.reading)
-    index.check_corpus(corpus)
-    audit = Audit([], [], {}) if file.audit is None else Audit.load(file.audit)
-    data = TrainingData(corpus, index.labels, index.manifest.unit, audit.findings, audit.patterns, audit.fingerprint)
+    data = _training_data(file, index)
     held, note = _held(file, tagger)
     data.prepare()
     file.folder.mkdir(parents=True, exist_ok=True)  # a new project gets its folder once all its parts could be opened
@@ -92,6 +95,29 @@ def open_review(
     model = Model(index, tagger, decisions, held, device)
     model.start()
     return Review(file.name, reviewer, decisions, file.export, model, note)
+
+
+def read_decided(folder: str | Path) -> Decided:
+    """The labels that were decided on in a project, for ``teach`` and ``choose_auto``.
+
+    Accepted and relabelled tokens have their chosen labels, rejected ones their given labels; skipped ones are unknown.
+    """
+    file = read_project_file(folder)
+    data = _training_data(file, open_index(file.index, tagger=file.tagger))
+    if not file.decisions.exists():
+        return Decided()
+    store = Store(file.decisions)
+    try:
+        return read_known(Decisions(data, store)).decided
+    finally:
+        store.close()
+
+
+def _training_data(file: ProjectFile, index: Index) -> TrainingData:
+    corpus = read_corpus(file.data, file.reading)
+    index.check_corpus(corpus)
+    audit = Audit([], [], {}) if file.audit is None else Audit.load(file.audit)
+    return TrainingData(corpus, index.labels, index.manifest.unit, audit.findings, audit.patterns, audit.fingerprint)
 
 
 def _held(file: ProjectFile, tagger: Tagger) -> tuple[HeldOut | None, str | None]:

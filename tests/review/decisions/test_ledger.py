@@ -65,7 +65,7 @@ def test_two_reviewers_have_their_own_undo(ada: Client, bob: Client) -> None:
     assert ada.post("undo")["undone"] == 0
     assert bob.post("undo")["ranks"] == [2]
     assert bob.get("changes", since=2)["ranks"] == [1, 2]
-    assert bob.get("changes", since=4) == {"version": 4, "ranks": [], "conflicts": 0}
+    assert bob.get("changes", since=4) == {"version": 4, "ranks": [], "conflicts": 0, "taught": 0}
 
 
 def test_conflicts_are_shown_until_somebody_who_saw_them_decides(ada: Client, bob: Client) -> None:

@@ -193,7 +193,7 @@ def test_what_if_agrees_with_the_library(ada: Client, file: ProjectFile, error: 
     )
     pairs = [[(one["token"], one["label"]) for one in found[when]["p"]] for when in ("before", "after")]
     assert pairs[0] == pairs[1]
-    verified = finished(ada, ada.post("jobs", where(error, edits=edits, kind="verify"))["job"])
+    verified = ada.finished(ada.post("jobs", where(error, edits=edits, kind="verify"))["job"])
     assert verified["state"] == "done"
     assert verified["progress"][0] > 0
     shapes.WhatIfAnswer.model_validate(verified["result"])
@@ -206,9 +206,9 @@ def test_training_again_agrees_with_the_library(
 ) -> None:
     monkeypatch.setattr(model_module, "NUM_SEEDS", 2)
     edits, index = edits_of(ada, error), ada.review.the_model().index
-    expected = finished(ada, ada.post("jobs", {"kind": "expect"})["job"])["result"]["seconds"]
+    expected = ada.finished(ada.post("jobs", {"kind": "expect"})["job"])["result"]["seconds"]
     assert 0.0 < expected < 600.0
-    found = finished(ada, ada.post("jobs", where(error, edits=edits, kind="retrain"))["job"])
+    found = ada.finished(ada.post("jobs", where(error, edits=edits, kind="retrain"))["job"])
     assert found["progress"] == [4, 4]
     answer = found["result"]
     shapes.WhatIfAnswer.model_validate(answer)
@@ -225,7 +225,7 @@ def test_training_again_agrees_with_the_library(
         (effects.mean.before, effects.mean.after), rel=1e-4
     )
     twice = [{"sentence_number": 0, "start": 0, "stop": 1, "labels": None}] * 2
-    failed = finished(ada, ada.post("jobs", where(error, kind="retrain", edits=twice))["job"])
+    failed = ada.finished(ada.post("jobs", where(error, kind="retrain", edits=twice))["job"])
     assert "overlap at token 0" in failed["error"]
 
 
@@ -239,24 +239,15 @@ def test_what_if_a_whole_pattern_is_fixed(ada: Client, error: dict[str, Any]) ->
     assert ada.post("what-if", where(error, pattern=999), 404)["error"]
 
 
-def finished(ada: Client, job: int) -> Any:
-    for _ in range(600):
-        found = ada.get(f"jobs/{job}")
-        if found["state"] != "running":
-            return found
-        time.sleep(0.05)
-    raise AssertionError("the job did not end")
-
-
 def test_jobs_that_fail_give_the_reason(ada: Client, error: dict[str, Any]) -> None:
     assert "a what-if needs edits or a pattern" in ada.post("jobs", where(error, kind="verify"), 400)["error"]
     assert "sentence" in ada.post("jobs", {"kind": "verify"}, 400)["error"]
     twice = [{"sentence_number": 0, "start": 0, "stop": 1, "labels": None}] * 2
-    found = finished(ada, ada.post("jobs", where(error, kind="verify", edits=twice))["job"])
+    found = ada.finished(ada.post("jobs", where(error, kind="verify", edits=twice))["job"])
     assert found["state"] == "failed"
     assert "two edits of sentence 0 overlap at token 0" in found["error"]
     assert ada.http.get("/api/jobs/999").status_code == 404
-    prepared = finished(ada, ada.post("jobs", {"kind": "prepare", "curvature": "auto", "what_if": True})["job"])
+    prepared = ada.finished(ada.post("jobs", {"kind": "prepare", "curvature": "auto", "what_if": True})["job"])
     assert prepared["state"] == "done"
 
 
@@ -301,6 +292,9 @@ def test_every_answer_is_as_documented(ada: Client, error: dict[str, Any]) -> No
         shapes.OccurrencesAnswer: ada.get("occurrences", rank=1),
         shapes.HistoryAnswer: ada.get("history"),
         shapes.ChangesAnswer: ada.get("changes"),
+        shapes.TeachingAnswer: ada.get("teaching"),
+        shapes.SentenceItem: ada.get("sentences/0"),
+        shapes.QuestionsAnswer: ada.teach() and ada.get("questions"),
         shapes.ExportAnswer: ada.post("export"),
         shapes.ImportAnswer: ada.post("import", {"log": ""}),
         shapes.Error: ada.decide(1, "delete", status=400),
@@ -311,7 +305,8 @@ def test_every_answer_is_as_documented(ada: Client, error: dict[str, Any]) -> No
     assert {path for path in paths if "export/" not in path} == {
         f"/api/{name}" for name in (
             "project", "errors", "patterns", "findings", "findings/{rank}", "occurrences", "history", "changes",
-            "decisions", "decisions/bulk", "undo", "redo", "export", "import", "why", "what-if", "jobs", "jobs/{number}"
+            "decisions", "decisions/bulk", "undo", "redo", "export", "import", "why", "what-if", "jobs",
+            "jobs/{number}", "teaching", "teach", "questions", "sentences/{number}",
         )
     }  # fmt: skip
     for path, methods in paths.items():
@@ -337,17 +332,17 @@ def test_an_answer_need_not_wait_for_the_curvature(file: ProjectFile, error: dic
     assert (first["curvature"], first["is_ready"], first["is_what_if_ready"]) == ("identity", False, False)
     assert first["supporters"] == client.get("why", **{**asked, "curvature": "identity"})["supporters"]
     job = client.post("jobs", {"kind": "prepare", "curvature": "dense", "score": "relative", "training": "token"})
-    assert finished(client, job["job"])["state"] == "done"
+    assert client.finished(job["job"])["state"] == "done"
     second = client.get("why", **asked)
     assert (second["curvature"], second["is_ready"]) == ("dense", True)
     assert second["supporters"] == client.get("why", **{**asked, "wait": True})["supporters"]
     assert second["supporters"] != first["supporters"]
     assert not client.get("why", **asked, kind="entity")["is_ready"]  # it has other self-influences
     assert client.get("why", **{**asked, "score": "influence"}, kind="entity")["is_ready"]
-    assert finished(client, client.post("jobs", {"kind": "prepare", "what_if": True})["job"])["state"] == "done"
+    assert client.finished(client.post("jobs", {"kind": "prepare", "what_if": True})["job"])["state"] == "done"
     assert client.get("why", **asked)["is_what_if_ready"]
     bad = client.post("jobs", {"kind": "prepare", "score": "guess"})["job"]
-    assert "unknown score 'guess'; expected one of" in finished(client, bad)["error"]
+    assert "unknown score 'guess'; expected one of" in client.finished(bad)["error"]
     review.close()
 
 

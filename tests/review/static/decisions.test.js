@@ -138,3 +138,33 @@ test("undo says how many decisions were undone", async () => {
   assert.match(message(), /undo\.$/);
   decisions.follow(() => {});
 });
+
+test("a sentence that is all right decides its findings, except the accepted ones", async () => {
+  const number = 1000 + rank;
+  const made = (more) => store.keep({ ...finding, rank: ++rank, sentence_number: number, ...more });
+  const [open, skipped, accepted] = [made({ base: 3 }), made({ status: "skipped" }), made({ status: "accepted", base: 7 })];
+  project.progress = { open: 4, accepted: 1, rejected: 0, skipped: 1 };
+  answers.push(json({ id: 9, base: 9, conflict: false }, 201));
+  decisions.confirmSentence({ ...open, sentence_length: 12 });
+  assert.deepEqual([open.status, skipped.status, accepted.status], ["rejected", "rejected", "accepted"]);
+  assert.deepEqual(open.decided.labels, open.given);
+  assert.equal(finding.status, "open");
+  assert.deepEqual(project.progress, { open: 3, accepted: 1, rejected: 2, skipped: 0 });
+  await settle();
+  const { key, ...body } = requests[0].body;
+  assert.ok(key);
+  const place = { rank: null, sentence_number: number, start: 0, stop: 12 };
+  assert.deepEqual(body, { ...place, action: "relabel", labels: null, note: "", base: 7 });
+  assert.deepEqual([open.base, store.isPending(open.rank)], [9, false]);
+});
+
+test("a sentence whose mark is refused is as it was", async () => {
+  const number = 1000 + rank;
+  const one = store.keep({ ...finding, rank: ++rank, sentence_number: number });
+  answers.push(json({ error: "no" }, 400), json({ ...one, status: "open", decided: null }));
+  decisions.confirmSentence({ ...one, sentence_length: 12 });
+  await settle();
+  assert.deepEqual([one.status, one.decided], ["open", null]);
+  assert.deepEqual(project.progress, { open: 5, accepted: 0, rejected: 0, skipped: 0 });
+  assert.match(message(), /not marked as correct: no/);
+});

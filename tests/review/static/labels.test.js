@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { isSame, segmentsOf, spell, spelled, typeOf } from "../../../src/tagtrace/review/static/core/labels.js";
+import { isSame, segmentsOf, spell, spelled, typeOf, unitsOf } from "../../../src/tagtrace/review/static/core/labels.js";
 
 test("the type of a label depends on the scheme", () => {
   assert.equal(typeOf("B-ORG", "iob2"), "ORG");
@@ -47,4 +47,10 @@ test("labels are the same when all are", () => {
   assert.ok(isSame(["O", "B-X"], ["O", "B-X"]));
   assert.ok(!isSame(["O"], ["O", "O"]));
   assert.ok(!isSame(["O", "B-X"], ["O", "B-Y"]));
+});
+
+test("units are segments and the tokens between them", () => {
+  const units = unitsOf(["O", "B-LOC", "I-LOC", "B-LOC", "O"], "iob2").map(({ start, stop, type }) => [start, stop, type]);
+  assert.deepEqual(units, [[0, 1, "O"], [1, 3, "LOC"], [3, 4, "LOC"], [4, 5, "O"]]);
+  assert.equal(unitsOf(["N", "N"], "plain").length, 2);
 });

@@ -38,16 +38,6 @@ test("a list can start at the page of a rank", async () => {
   assert.deepEqual(asked, [300]);
 });
 
-test("a rank is found by bisection", async () => {
-  const { asked, fetch } = server(5000, new Set([1234]));
-  const list = await new PagedList(fetch).start();
-  const place = await list.locate("rank", 3000);
-  assert.equal((await list.fetched(place)).rank, 3000);
-  assert.equal((await list.fetched(await list.locate("rank", 1234))).rank, 1235);
-  assert.equal(await list.locate("rank", 9999), list.total);
-  assert.ok(asked.length < 25, "not every page");
-});
-
 test("items that left the server's list move the places of later pages there, not here", async () => {
   const { asked, fetch, gone } = server(300);
   let isStale = false;
@@ -66,6 +56,19 @@ test("changes that the page does not know of make the list stale", async () => {
   let isStale = false;
   const list = await new PagedList(fetch, { stale: () => (isStale = true) }).start();
   gone.add(7);
+  await list.fetched(250);
+  assert.equal(isStale, true);
+});
+
+test("a list that was ranked again since its first page is stale", async () => {
+  const { fetch } = server(300);
+  let taught = 10;
+  let isStale = false;
+  const ranked = async (...values) => ({ ...(await fetch(...values)), taught });
+  const list = await new PagedList(ranked, { stale: () => (isStale = true) }).start();
+  await list.fetched(150);
+  assert.equal(isStale, false);
+  taught = 20;
   await list.fetched(250);
   assert.equal(isStale, true);
 });

@@ -24,10 +24,10 @@ test("the address is read: the view, and parameters that are known", () => {
 });
 
 test("a view asks the server for its own parameters only", async () => {
-  assert.deepEqual(state.query(), { status: "all" });
+  assert.deepEqual(state.query(), { status: "all", sort: "taught" });
   await opened("/errors?text=a&pattern=2");
   assert.deepEqual(state.query(), { text: "a", sort: "loss" });
-  assert.deepEqual(state.query("findings"), { pattern: "2", status: "open", text: "a" });
+  assert.deepEqual(state.query("findings"), { pattern: "2", status: "open", text: "a", sort: "taught" });
 });
 
 test("another path is no view", async () => {

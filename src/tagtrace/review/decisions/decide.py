@@ -30,7 +30,10 @@ class NotFoundError(TagtraceError):
 
 @dataclass(frozen=True, slots=True)
 class DecisionRequest:
-    """A decision that a client wants to make; the fields are those of ``Decision``."""
+    """A decision that a client wants to make; the fields are those of ``Decision``.
+
+    Relabelling a whole sentence without giving labels confirms the labels that it has now.
+    """
 
     action: str
     sentence_number: int
@@ -131,6 +134,8 @@ class Decisions:
             )
         segment = check_segment(data, (request.sentence_number, request.start, request.stop))
         sentence = data.sentences[request.sentence_number]
+        is_all = (request.start, request.stop) == (0, len(sentence))
+        is_whole = is_all and request.action == "relabel" and request.labels is None
         row = Decision(
             time=time,
             reviewer=reviewer,
@@ -143,7 +148,7 @@ class Decisions:
             start=request.start,
             stop=request.stop,
             given=sentence.labels[request.start : request.stop],
-            labels=_labels(request, finding),
+            labels=_labels(request, finding) if not is_whole else self._confirmed(ledger, request),
             note=request.note,
             base=request.base,
             key=request.key or uuid.uuid4().hex,
@@ -151,6 +156,13 @@ class Decisions:
         if request.action == "note" and not request.note and not ledger.note(ledger.place_of(row)):
             raise OptionError("the note is empty; write a text")  # an empty note only removes an existing one
         return row
+
+    def _confirmed(self, ledger: Ledger, request: DecisionRequest) -> tuple[str, ...]:
+        """The labels that a whole sentence has now; those of the saved decision if it is sent again."""
+        before = None if request.key is None else self.store.with_key(request.key)
+        if before is not None and before.labels is not None:
+            return before.labels
+        return ledger.labels_now(request.sentence_number)
 
 
 def _labels(request: DecisionRequest, finding: Finding | None) -> tuple[str, ...] | None:

@@ -49,7 +49,12 @@ def export(decisions: Decisions, folder: Path) -> Exported:
 def decided_changes(ledger: Ledger) -> Iterator[Change]:
     """The decisions as changes that do not overlap; the rank of a change is 0 if it does not come from a finding."""
     for number in ledger.decided_sentences():
-        sentence, wanted = ledger.data.sentences[number], ledger.wanted(number)
+        sentence, whole = ledger.data.sentences[number], ledger.whole(number)
+        wanted = {
+            t: (label, row)
+            for t, (label, row) in ledger.wanted(number).items()
+            if label != sentence.labels[t] or ledger.place_of(row) != whole  # a checked sentence is not one big change
+        }
         for start, stop in _runs({t: row.id for t, (_, row) in wanted.items()}):
             yield Change(
                 rank=wanted[start][1].rank or 0,

@@ -6,6 +6,9 @@ A *place* is a finding (its rank) or, if there is no finding, a segment. Its cur
     accept, relabel -> accepted    reject -> rejected    skip -> skipped    reopen, or none -> open
     relabel with the given labels -> rejected
 
+A decision on a whole sentence that chooses labels also counts for every place in it that was decided earlier or not at
+all; a later decision on such a place takes its tokens out of it again.
+
 **Conflict**: the current decision of a place and the last decision of another reviewer choose different labels for a
 token (rejecting chooses the given labels), and the later reviewer had not seen the earlier decision: the ``base`` of
 the later decision is older, or None.
@@ -15,8 +18,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from tagtrace.data.schemes import normalise
 from tagtrace.review.decisions.database import Decision
 from tagtrace.review.training_data import SegmentKey, TrainingData
 
@@ -65,6 +69,9 @@ class Ledger:
             self._stale.add(row.sentence_number)
             place = self.place_of(row)
             touched.add(place)
+            if place == self.whole(row.sentence_number):
+                touched.update(one.rank for one in self.data.by_sentence_number.get(row.sentence_number, ()))
+                touched.update(self._places.get(row.sentence_number, ()))
             if row.action == "undo":
                 self._undone.add(row.undoes or 0)
             elif row.action == "redo":
@@ -114,8 +121,36 @@ class Ledger:
         return (row for row in reversed(self._by_place.get(place, ())) if row.id not in self._undone)
 
     def current(self, place: Place) -> Decision | None:
-        """The current decision on a place; None if there is none."""
+        """The current decision on a place, or the part of a later one on its sentence; None if there is none."""
+        own = self._own(place)
+        return self._of_sentence(place, own) or own
+
+    def _own(self, place: Place) -> Decision | None:
         return next((row for row in self.in_force(place) if row.action in STATUS), None)
+
+    def whole(self, sentence_number: int) -> Place:
+        """The place of decisions on a whole sentence."""
+        segment = (sentence_number, 0, len(self.data.sentences[sentence_number]))
+        return self.data.rank_at.get(segment, segment)
+
+    def _of_sentence(self, place: Place, own: Decision | None) -> Decision | None:
+        """What a decision on the whole sentence says about a place in it, if it is later than the place's own one."""
+        number, start, stop = self._segment_of(place)
+        whole = self.whole(number)
+        row = None if place == whole or whole not in self._by_place else self._own(whole)
+        if row is None or row.labels is None or (own is not None and own.id > row.id):
+            return None
+        rank = place if isinstance(place, int) else None
+        inside = slice(start, stop)
+        return replace(
+            row, rank=rank, start=start, stop=stop, given=row.given[inside], labels=row.labels[inside], note=""
+        )
+
+    def _segment_of(self, place: Place) -> SegmentKey:
+        if not isinstance(place, int):
+            return place
+        one = self.data.by_rank[place]
+        return one.sentence_number, one.start, one.stop
 
     def status(self, place: Place) -> str:
         return self._status.get(place, "open")
@@ -132,7 +167,7 @@ class Ledger:
 
     def _current_in(self, sentence_number: int) -> Iterator[tuple[Place, Decision]]:
         for place in self._places.get(sentence_number, ()):
-            row = self.current(place)
+            row = self._own(place)
             if row is not None:
                 yield place, row
 
@@ -148,16 +183,45 @@ class Ledger:
     def wanted(self, sentence_number: int, besides: Container[Place] = ()) -> dict[int, tuple[str, Decision]]:
         """The decided label of each token of a sentence, with its decision. If decisions overlap, the last one counts.
 
-        Decisions on the places ``besides`` are ignored.
+        Decisions on the places ``besides`` are ignored. A decision on the whole sentence leaves tokens whose labels it
+        only confirms to the earlier decision.
         """
-        current = (row for place, row in self._current_in(sentence_number) if place not in besides)
-        rows = sorted(current, key=lambda row: row.id)
-        return {
-            row.start + place: (label, row)
-            for row in rows
-            if STATUS[row.action] == "accepted"
-            for place, label in enumerate(row.labels or ())
-        }
+        current = (one for one in self._current_in(sentence_number) if one[0] not in besides)
+        whole, found = self.whole(sentence_number), dict[int, tuple[str, Decision]]()
+        of_sentence = set[int]()
+        for place, row in sorted(current, key=lambda one: one[1].id):
+            inside = range(row.start, row.stop)
+            if STATUS[row.action] == "accepted":
+                new = dict(zip(inside, row.labels or (), strict=False))
+                if place == whole:
+                    new = {t: label for t, label in new.items() if t not in found or found[t][0] != label}
+                    of_sentence |= new.keys()
+                else:
+                    of_sentence -= new.keys()
+                found.update({t: (label, row) for t, label in new.items()})
+            else:
+                for t in of_sentence.intersection(inside):
+                    of_sentence.remove(t)
+                    del found[t]
+        return found
+
+    def decided_labels(self, sentence_number: int) -> dict[int, str]:
+        """The labels that are known to be right, by token: chosen ones, and given ones where a change was rejected."""
+        given = self.data.sentences[sentence_number].labels
+        rejected = (row for _, row in self._current_in(sentence_number) if row.action == "reject")
+        known = {t: given[t] for row in rejected for t in range(row.start, row.stop)}
+        return known | {t: label for t, (label, _) in self.wanted(sentence_number).items()}
+
+    def labels_now(self, sentence_number: int) -> tuple[str, ...]:
+        """The labels of a sentence as an export would write them: the given ones with what was decided."""
+        labels = list(self.data.sentences[sentence_number].labels)
+        for t, (label, _) in self.wanted(sentence_number).items():
+            labels[t] = label
+        return normalise(labels, self.data.labels.scheme)
+
+    def num_decisions(self) -> int:
+        """The number of decisions in force, notes not counted."""
+        return sum(row.action in STATUS and row.id not in self._undone for row in self.rows.values())
 
     def decided_sentences(self) -> list[int]:
         """The numbers of the sentences with decisions."""

@@ -121,6 +121,8 @@ class FindingItem(InContext):
     scores: dict[str, float]
     pattern: int | None
     change: str
+    sentence_length: int
+    """The number of tokens of its sentence."""
     status: str
     decided: DecisionItem | None
     note: str
@@ -134,6 +136,8 @@ class FindingsAnswer(Shape):
     """The index of the first item among all findings that match."""
     place: int | None
     """The index of the requested rank among all findings that match, or where it would be."""
+    taught: int
+    """The version of the decisions that the order was learned from; 0 if it is the order of the ranks."""
     items: list[FindingItem]
 
 
@@ -203,6 +207,52 @@ class ChangesAnswer(Shape):
     version: int
     ranks: list[int]
     conflicts: int
+    taught: int
+    """The version of the decisions that was last learned from, or 0."""
+
+
+class TeachingAnswer(Shape):
+    state: str
+    """``none``, ``running`` or ``ready``."""
+    version: int
+    """The version of the decisions that was last learned from, or 0."""
+    decisions: int
+    """The number of decisions that were learned from."""
+    line: str
+    left: float | None
+    """The estimated number of wrong labels that nobody has corrected yet."""
+    margin: float | None
+    """Half the width of its 95 % interval; null as long as too few sentences of the sample are checked."""
+    next: float | None
+    """How many of the next 50 questions should find a wrong label."""
+
+
+class SentenceItem(Shape):
+    sentence_number: int
+    sentence: str
+    document: str
+    tokens: list[str]
+    given: list[str]
+    labels: list[str]
+    """The given labels with what was decided, as an export would write them."""
+    is_checked: bool
+    """Whether all of its tokens are decided."""
+    base: int | None
+
+
+class QuestionItem(Shape):
+    reason: str
+    """``likely``, ``teaches`` or ``sample``."""
+    p: float
+    """The probability that a wrong label is found."""
+    finding: FindingItem | None
+    """None if the whole sentence is to be checked."""
+    sentence: SentenceItem
+
+
+class QuestionsAnswer(Shape):
+    version: int
+    items: list[QuestionItem]
 
 
 class Probability(Shape):

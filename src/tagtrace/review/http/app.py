@@ -16,6 +16,7 @@ from tagtrace.review.http.pages import Pages
 from tagtrace.review.http.routes_asking import asking_routes
 from tagtrace.review.http.routes_deciding import deciding_routes
 from tagtrace.review.http.routes_reading import reading_routes
+from tagtrace.review.http.routes_teaching import teaching_routes
 from tagtrace.review.review import Review
 
 TOKEN = {
@@ -66,6 +67,6 @@ def make_app(review: Review, token: str | None = None, cookie: str = "tagtrace")
     )
     answer_errors(app)
     document_token(app)
-    for routes in (reading_routes, deciding_routes, asking_routes):
+    for routes in (reading_routes, deciding_routes, asking_routes, teaching_routes):
         app.include_router(routes(review))
     return Gate(Pages(app, csrf), Guard(csrf, token, cookie))  # outermost, so that its headers are on every response

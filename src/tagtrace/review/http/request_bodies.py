@@ -28,7 +28,8 @@ class DecisionBody(Body):
     stop: Number
     rank: Number | None = None
     labels: Labels | None = None
-    """One label per token, for accept and relabel; null means the proposed labels of the finding."""
+    """One label per token, for accept and relabel. Null: the proposed labels of the finding or, for relabel of a whole
+    sentence, the labels that it has now."""
     note: Text | None = ""
     base: Number | None = None
     """The id of the last decision on these tokens that the reviewer has seen."""

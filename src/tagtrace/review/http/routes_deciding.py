@@ -45,6 +45,7 @@ def deciding_routes(review: Review) -> APIRouter:
                 "rank": row.rank,
                 "base": ledger.base((row.sentence_number, row.start, row.stop)),
             }
+        review.teaching.notice(found["version"])
         return Answer(found, 201)
 
     @router.post(
@@ -58,6 +59,7 @@ def deciding_routes(review: Review) -> APIRouter:
         with decisions.reading() as ledger:
             conflicts = sum(ledger.has_conflict(ledger.place_of(row), row.sentence_number) for row in rows)
             found = {"ids": [row.id for row in rows], "version": ledger.last, "conflicts": conflicts}
+        review.teaching.notice(ledger.last)
         return Answer({**found, "ranks": touched(review.data, rows)}, 201)
 
     @router.post(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Header, Query
@@ -85,16 +85,20 @@ def reading_routes(review: Review) -> APIRouter:
     @router.get(
         "/findings",
         responses=answers.documented(answers.FindingsAnswer),
-        summary="Findings that match the filters, by rank",
+        summary="Findings that match the filters, by rank or in the order that decisions have taught",
     )
     def all_findings(
         pattern: Annotated[str, Query(pattern=r"^\d{0,9}$")] = "", change: Text = "", status: Text = "all",
         text: Text = "", document: Text = "", offset: int = 0, limit: int = 50, rank: Optional = None,
+        sort: Annotated[Literal["rank", "taught"], Query(description="taught: by rank until something was taught")]
+        = "rank",
     ) -> Answer:  # fmt: skip
         with review.decisions.reading() as ledger:
-            number = int(pattern) if pattern else None
+            number, lesson = int(pattern) if pattern else None, review.teaching.taught
             return Answer(
-                findings.list_findings(ledger, number, change, status or "all", text, document, offset, limit, rank)
+                findings.list_findings(
+                    ledger, number, change, status or "all", text, document, offset, limit, rank, lesson, sort
+                )
             )
 
     @router.get(
@@ -102,7 +106,7 @@ def reading_routes(review: Review) -> APIRouter:
     )
     def one_finding(rank: int) -> Answer:
         with review.decisions.reading() as ledger:
-            return Answer(findings.one_finding(ledger, rank))
+            return Answer(findings.one_finding(ledger, rank, review.teaching.taught))
 
     @router.get(
         "/occurrences",
@@ -139,7 +143,10 @@ def reading_routes(review: Review) -> APIRouter:
     )
     def changes(since: int = 0) -> Answer:
         with review.decisions.reading() as ledger:
-            return Answer(findings.changes(ledger, since))
+            lesson = review.teaching.taught
+            found = findings.changes(ledger, since, 0 if lesson is None else lesson.version)
+        review.teaching.notice(found["version"])  # decisions of other processes count too
+        return Answer(found)
 
     return router
 

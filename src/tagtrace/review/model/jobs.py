@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -20,8 +23,8 @@ MAX_WAITING = 20
 """Maximum number of jobs that are running or waiting."""
 MAX_KEPT = 200
 """Maximum number of jobs whose results are kept."""
-Lane = Literal["short", "long"]
-"""Trainings of minutes do not hold up what takes seconds."""
+Lane = Literal["short", "long", "teaching"]
+"""Trainings of minutes do not hold up what takes seconds, and nothing holds up teaching."""
 
 
 @dataclass
@@ -46,7 +49,10 @@ class Jobs:
     """Runs jobs of a lane one at a time, in the order in which they were started."""
 
     def __init__(self) -> None:
-        self._pools = {lane: ThreadPoolExecutor(1, thread_name_prefix=f"{lane}-job") for lane in get_args(Lane)}
+        self._pools = {
+            lane: ThreadPoolExecutor(1, f"{lane}-job", step_back if lane == "teaching" else None)
+            for lane in get_args(Lane)
+        }
         self._jobs: dict[int, Job] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -75,8 +81,16 @@ class Jobs:
         return any(job.state == "running" for job in list(self._jobs.values()))
 
     def close(self) -> None:
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
+        """Start nothing more; teaching, which takes seconds and reads the decisions, is waited for."""
+        for lane, pool in self._pools.items():
+            pool.shutdown(wait=lane == "teaching", cancel_futures=True)
+
+
+def step_back() -> None:
+    """Give this thread a lower priority than those that answer requests, if the system supports it."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _run(job: Job, work: Callable[[Progress], dict[str, Any]]) -> None:

@@ -12,10 +12,13 @@ from tagtrace.findings.finding import Finding
 from tagtrace.review.decisions.database import Decision
 from tagtrace.review.decisions.decide import NotFoundError, check_segment
 from tagtrace.review.decisions.ledger import STATUSES, Ledger, Place, status_of
+from tagtrace.review.model.teaching import Lesson
 from tagtrace.review.training_data import SegmentKey, TrainingData, context
 
 MAX_ITEMS = 1000
 """Maximum number of items in one response."""
+SORTS = ("rank", "taught")
+"""Orders of findings."""
 _FIELDS = tuple(each.name for each in fields(Finding))
 _PAST = (
     "id", "time", "reviewer", "action", "rank", "sentence_number", "sentence", "start", "stop", "given", "labels",
@@ -42,14 +45,19 @@ def list_findings(
     offset: int = 0,
     limit: int = 50,
     rank: int | None = None,
+    lesson: Lesson | None = None,
+    sort: str = "rank",
 ) -> dict[str, Any]:
-    """One page of the findings that match all filters, by rank.
+    """One page of the findings that match all filters, by rank or (``taught``) in the order of a lesson, if any.
 
     If ``rank`` is given, it is the page that contains this rank, or would contain it if the finding matched.
     """
+    if sort not in SORTS:
+        raise OptionError(f"unknown order {sort!r}; expected {', '.join(SORTS)}")
     if status not in ("all", "conflict", *STATUSES):
         raise OptionError(f"unknown status {status!r}; expected all, conflict, {', '.join(STATUSES)}")
-    found = list(ledger.data.findings)
+    order = lesson if sort == "taught" else None
+    found = sorted(ledger.data.findings, key=lambda one: _place(order, one.rank))
     if pattern is not None:
         found = [one for one in found if one.pattern == pattern]
     if change.strip():
@@ -64,10 +72,16 @@ def list_findings(
         found = [one for one in found if ledger.status(one.rank) == status]
     place = None
     if rank is not None:
-        place = bisect_left(found, rank, key=lambda one: one.rank)
+        place = bisect_left(found, _place(order, rank), key=lambda one: _place(order, one.rank))
         offset = place - place % max(limit, 1)
-    items = [finding_json(ledger, one) for one in page(found, offset, limit)]
-    return {"total": len(found), "offset": offset, "place": place, "items": items}
+    items = [finding_json(ledger, one, lesson) for one in page(found, offset, limit)]
+    taught = 0 if order is None else order.version
+    return {"total": len(found), "offset": offset, "place": place, "taught": taught, "items": items}
+
+
+def _place(order: Lesson | None, rank: int) -> int:
+    """Where a finding is in an order; by rank if there is none."""
+    return rank if order is None else order.places.get(rank, len(order.places))
 
 
 def _is_change(change: str, asked: str) -> bool:
@@ -82,13 +96,16 @@ def _sides(change: str) -> list[str]:
     return [side.strip().casefold() for side in change.replace("\N{RIGHTWARDS ARROW}", "->").split("->")]
 
 
-def finding_json(ledger: Ledger, one: Finding) -> dict[str, Any]:
-    """A finding with its current decision."""
+def finding_json(ledger: Ledger, one: Finding, lesson: Lesson | None = None) -> dict[str, Any]:
+    """A finding with its current decision, and with the score and confidence of a lesson, if any."""
+    if lesson is not None:
+        one = lesson.findings.get(one.rank, one)
     row = ledger.current(one.rank)
     status = "open" if row is None else status_of(row)
     return {
         **{name: getattr(one, name) for name in _FIELDS},
         "change": one.change,
+        "sentence_length": len(ledger.data.sentences[one.sentence_number]),
         "status": status,
         "decided": None if row is None or status == "open" else decision_json(row),
         "note": ledger.note(one.rank),
@@ -97,14 +114,46 @@ def finding_json(ledger: Ledger, one: Finding) -> dict[str, Any]:
     }
 
 
-def one_finding(ledger: Ledger, rank: int) -> dict[str, Any]:
+def one_finding(ledger: Ledger, rank: int, lesson: Lesson | None = None) -> dict[str, Any]:
     """A finding with its whole sentence."""
     one = ledger.data.by_rank.get(rank)
     if one is None:
         raise NotFoundError(f"finding {rank} does not exist; reload the page")
     sentence = ledger.data.sentences[one.sentence_number]
     whole = {"sentence_tokens": list(sentence.tokens), "sentence_labels": list(sentence.labels)}
-    return {**finding_json(ledger, one), **whole}
+    return {**finding_json(ledger, one, lesson), **whole}
+
+
+def sentence_json(ledger: Ledger, number: int) -> dict[str, Any]:
+    """A whole sentence with its given labels and those that it has now."""
+    if not 0 <= number < len(ledger.data.sentences):
+        raise NotFoundError(f"there is no training sentence {number}; reload the page")
+    sentence = ledger.data.sentences[number]
+    return {
+        "sentence_number": number,
+        "sentence": sentence.id,
+        "document": sentence.document,
+        "tokens": list(sentence.tokens),
+        "given": list(sentence.labels),
+        "labels": list(ledger.labels_now(number)),
+        "is_checked": len(ledger.decided_labels(number)) == len(sentence),
+        "base": ledger.base((number, 0, len(sentence))),
+    }
+
+
+def list_questions(ledger: Ledger, lesson: Lesson | None, count: int) -> dict[str, Any]:
+    """The next questions of a lesson that nobody has decided on since."""
+    items = list[dict[str, Any]]()
+    for question, p in [] if lesson is None else zip(lesson.questions, lesson.chances, strict=True):
+        if len(items) == count:
+            break
+        sentence = sentence_json(ledger, question.sentence_number)
+        one = question.finding
+        if sentence["is_checked"] or (one is not None and ledger.status(one.rank) != "open"):
+            continue
+        finding = None if one is None else finding_json(ledger, one)
+        items.append({"reason": question.reason, "p": p, "finding": finding, "sentence": sentence})
+    return {"version": 0 if lesson is None else lesson.version, "items": items}
 
 
 def decision_json(row: Decision) -> dict[str, Any]:
@@ -201,12 +250,13 @@ def _past(ledger: Ledger, row: Decision) -> dict[str, Any]:
     return {**{name: getattr(row, name) for name in _PAST}, "tokens": tokens, "undone": ledger.is_undone(row)}
 
 
-def changes(ledger: Ledger, since: int) -> dict[str, Any]:
-    """The findings whose decisions changed after a version."""
+def changes(ledger: Ledger, since: int, taught: int = 0) -> dict[str, Any]:
+    """The findings whose decisions changed after a version; ``taught`` is the version of the current lesson."""
     first = max(since, 0) + 1
     ids = range(first, ledger.last + 1) if ledger.last - first < len(ledger.rows) else ledger.rows
     rows = [ledger.rows[number] for number in ids if number >= first and number in ledger.rows]
-    return {"version": ledger.last, "ranks": touched(ledger.data, rows), "conflicts": ledger.num_conflicts()}
+    ranks = touched(ledger.data, rows)
+    return {"version": ledger.last, "ranks": ranks, "conflicts": ledger.num_conflicts(), "taught": taught}
 
 
 def touched(data: TrainingData, rows: Sequence[Decision]) -> list[int]:

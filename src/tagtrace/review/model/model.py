@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -39,6 +37,7 @@ from tagtrace.influence.whole.stored import has_whole
 from tagtrace.review.decisions.decide import Decisions, NotFoundError
 from tagtrace.review.decisions.ledger import Ledger
 from tagtrace.review.model.explainers import Explainers
+from tagtrace.review.model.jobs import step_back
 from tagtrace.review.model.listings import place_json
 from tagtrace.review.model.mispredictions import HeldOut
 from tagtrace.tagger import Tagger
@@ -108,7 +107,7 @@ class Model:
         return self._thread.is_alive()
 
     def _work(self) -> None:
-        _step_back()
+        step_back()
         if self.held is not None:
             self.held.work()
         with suppress(TagtraceError):  # so that the first explanation of the user is fast too
@@ -314,13 +313,6 @@ def named(name: str, known: tuple[str, ...], what: str) -> Any:
 
 def named_curvature(name: str) -> Curvature:
     return named("auto" if name == "hessian" else name, CURVATURES, "curvature")
-
-
-def _step_back() -> None:
-    """Give this thread a lower priority than those that answer requests, if the system supports it."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _shown(before: Tensor, after: Tensor) -> list[list[int]]:

@@ -9,12 +9,14 @@ import * as otherReviewers from "./core/other_reviewers.js";
 import * as outbox from "./core/outbox.js";
 import * as project from "./core/project.js";
 import * as state from "./core/state.js";
+import * as teaching from "./core/teaching.js";
 import * as history from "./parts/decision_history.js";
 import * as exportDialog from "./parts/export.js";
 import { showKeysHelp } from "./parts/keys_help.js";
 import * as patterns from "./parts/patterns.js";
 import * as progress from "./parts/progress.js";
 import * as reviewerDialog from "./parts/reviewer_dialog.js";
+import * as session from "./parts/short_session.js";
 import * as errors from "./views/errors.js";
 import * as findings from "./views/findings.js";
 import * as why from "./views/why.js";
@@ -102,9 +104,10 @@ async function start() {
   Object.values(views).forEach((one) => one.start());
   history.start();
   exportDialog.start(() => otherReviewers.check().then(() => findings.reload()));
-  keys.listen(() => [views[state.view()]?.keys ?? {}, everywhere]);
+  keys.listen(() => [state.view() === "findings" ? session.keys() : {}, views[state.view()]?.keys ?? {}, everywhere]);
   state.follow(show);
   decisions.follow(decided);
+  teaching.follow(findings.ranked);
   outbox.resume(
     () => otherReviewers.check(),
     (error) => say(`A decision made before the page was reloaded was not saved: ${error.message}`),

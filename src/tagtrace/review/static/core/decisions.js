@@ -104,6 +104,44 @@ export function decideSegment(segment, change, shown) {
   });
 }
 
+/**
+ * Mark a sentence as correct as it stands: {sentence_number, sentence_length, base}. Its findings that are not accepted
+ * keep their given labels.
+ */
+export function confirmSentence({ sentence_number, sentence_length, base }) {
+  const found = store.inSentence(sentence_number);
+  const old = found.map(({ status, decided, conflict }) => ({ status, decided, conflict }));
+  for (const one of found) {
+    store.isOnItsWay(one.rank, 1);
+    if (one.status === "accepted") continue;
+    count(one.status, "rejected");
+    const decided = { start: one.start, stop: one.stop, labels: one.given };
+    Object.assign(one, { status: "rejected", decided: { ...decided, reviewer: project.reviewer, time: new Date().toISOString() } });
+    store.changed(one.rank);
+  }
+  const body = { rank: null, sentence_number, start: 0, stop: sentence_length, action: "relabel", labels: null, note: "", base: null };
+  send("decisions", body, {
+    prepare: (sent) => (sent.base = Math.max(base ?? 0, ...found.map((one) => one.base ?? 0)) || null),
+    done: (answer) => {
+      for (const one of found) {
+        store.isOnItsWay(one.rank, -1);
+        one.base = answer.base ?? answer.id;
+      }
+      finish();
+    },
+    refused: (error) => {
+      found.forEach((one, i) => {
+        store.isOnItsWay(one.rank, -1);
+        count(one.status, old[i].status);
+        Object.assign(one, old[i]);
+        store.changed(one.rank);
+      });
+      say(`The sentence was not marked as correct: ${error.message}`);
+      reread(found.map((one) => one.rank));
+    },
+  });
+}
+
 /** Make many decisions in one transaction. */
 export function decideAll(decisions, done) {
   send(

@@ -5,6 +5,7 @@ const pending = new Map();
 let listener = () => {};
 
 export const known = (rank) => seen.get(rank);
+export const inSentence = (number) => [...seen.values()].filter((one) => one.sentence_number === number);
 
 /** The shared object for a finding, updated unless a decision on it is still being sent. */
 export function keep(finding) {

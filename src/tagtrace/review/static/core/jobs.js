@@ -10,6 +10,11 @@ const POLL = 400;
  */
 export async function follow(body, told, isWanted) {
   const { job } = await post("jobs", body);
+  return ended(job, told, isWanted);
+}
+
+/** Poll a job that was started, as `follow` does. */
+export async function ended(job, told = () => {}, isWanted = () => true) {
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, POLL));
     if (!isWanted()) return null;

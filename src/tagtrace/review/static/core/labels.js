@@ -27,6 +27,14 @@ export function segmentsOf(labels, scheme) {
   return found;
 }
 
+/** The segments of a sentence, and each token outside of them, in order: [{start, stop, type}], where O is a type too. */
+export function unitsOf(labels, scheme) {
+  const found = segmentsOf(labels, scheme);
+  const inside = new Set(found.flatMap(({ start, stop }) => Array.from({ length: stop - start }, (_, t) => start + t)));
+  const outside = labels.flatMap((_, t) => (inside.has(t) ? [] : [{ start: t, stop: t + 1, type: "O" }]));
+  return [...found, ...outside].sort((one, other) => one.start - other.start);
+}
+
 /** The types of the segments, in order: "ORG+LOC", or "O" if there are no segments. */
 export function spelled(labels, scheme) {
   return [...new Set(segmentsOf(labels, scheme).map((one) => one.type))].join("+") || "O";

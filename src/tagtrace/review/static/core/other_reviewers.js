@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { reread } from "./decisions.js";
 import * as store from "./finding_store.js";
 import { project, refresh } from "./project.js";
+import * as teaching from "./teaching.js";
 
 const EVERY = 2000;
 const HIDDEN = 15_000;
@@ -34,6 +35,7 @@ export async function check() {
       refresh();
       told(isMany);
     }
+    teaching.seen(answer.taught);
   } catch {
     // the banner shows that the server does not answer
   }

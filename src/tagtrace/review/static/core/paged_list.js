@@ -2,7 +2,7 @@
 //
 // With a filter by status, a decision removes an item from the server's list, so that later items move up on the server but
 // not here. The number of items known to be removed before a page is subtracted from the offset of its request. If the
-// server's total shows that more has changed than the page knows, `stale` is called, and the list must be loaded again.
+// server's total shows that more has changed than the page knows, or the list has been ranked again, `stale` is called, and the list must be loaded again.
 
 export const SIZE = 100;
 
@@ -39,18 +39,6 @@ export class PagedList {
     return this.items[i];
   }
 
-  /** The index of the first item whose `key` is at least `value`, in a list sorted by that key. */
-  async locate(key, value) {
-    let [low, high] = [0, this.total];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      const item = await this.fetched(middle);
-      if (!item || item[key] >= value) high = middle;
-      else low = middle + 1;
-    }
-    return low;
-  }
-
   #load(page) {
     if (!this.asked.has(page)) this.asked.set(page, this.#ask(page));
     return this.asked.get(page);
@@ -60,7 +48,7 @@ export class PagedList {
     const place = page * SIZE;
     try {
       const answer = await this.fetch(() => place - this.#numGone(place), SIZE);
-      if (answer.total + this.#numGone(this.total) !== this.total) this.stale();
+      if (answer.total + this.#numGone(this.total) !== this.total || answer.taught !== this.first.taught) this.stale();
       this.#put(place, answer.items);
       this.loaded();
     } catch (error) {

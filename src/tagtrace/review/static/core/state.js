@@ -4,6 +4,7 @@ export const VIEWS = ["errors", "why", "findings"];
 export const DEFAULTS = {
   sort: "loss",
   status: "open",
+  order: "taught",
   target: "predicted",
   score: "relative",
   curvature: "auto",
@@ -14,8 +15,9 @@ export const DEFAULTS = {
 const OWN = {
   errors: ["pair", "text", "document", "min_loss", "sort"],
   why: ["sentence", "data", "start", "stop", "target", "score", "curvature", "kind", "top"],
-  findings: ["pattern", "change", "status", "text", "document"],
+  findings: ["pattern", "change", "status", "text", "document", "order"],
 };
+const SENT = { order: "sort" }; // the server has one name for what the errors and the findings are sorted by
 const ASIDE = ["at", "rank"];
 const KNOWN = new Set([...Object.values(OWN).flat(), ...ASIDE]);
 
@@ -39,7 +41,7 @@ export const value = (name) => state.parameters[name] ?? DEFAULTS[name] ?? "";
 /** The parameters that a view sends to the server: its own ones that have a value. */
 export function query(of = state.view) {
   const found = {};
-  for (const name of OWN[of] ?? []) if (value(name) !== "") found[name] = value(name);
+  for (const name of OWN[of] ?? []) if (value(name) !== "") found[SENT[name] ?? name] = value(name);
   return found;
 }
 

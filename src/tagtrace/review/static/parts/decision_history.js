@@ -50,6 +50,14 @@ async function load(offset) {
   }
 }
 
+const LONG = 8; // labels, as of a whole sentence
+
+function changeOf({ given = [], labels }) {
+  const number = labels.filter((label, t) => label !== given[t]).length;
+  if (labels.length > LONG) return `${number} of ${labels.length} labels changed`;
+  return [el("code", {}, given.join(" ")), " → ", el("code", {}, labels.join(" "))];
+}
+
 function entry(one) {
   const place = `${one.sentence ?? ""} ${one.start ?? ""}:${one.stop ?? ""}`;
   const about = one.rank
@@ -60,9 +68,7 @@ function entry(one) {
       ? el(
           "span",
           { class: "change" },
-          el("code", {}, (one.given ?? []).join(" ")),
-          " → ",
-          el("code", {}, one.labels.join(" ")),
+          changeOf(one),
           isSame(one.labels, one.given ?? []) ? " (rejected: given labels kept)" : null,
         )
       : null;

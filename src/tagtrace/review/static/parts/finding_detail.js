@@ -11,7 +11,7 @@ import { accepted, draftOf, labelsOf, moved } from "../core/segment_draft.js";
 import * as state from "../core/state.js";
 import { badge, BOUNDARIES, diff, sentence, tag } from "./text.js";
 
-const place = byId("detail");
+const place = byId("detail-body");
 let finding = null;
 let draft = null;
 let act = () => {};
@@ -28,7 +28,7 @@ export function show(one) {
   if (one !== finding) {
     finding = one;
     draft = one ? draftOf(one, project.scheme, project.types) : null;
-    place.scrollTop = 0;
+    byId("detail").scrollTop = 0;
   }
   draw();
   if (finding && !finding.sentence_tokens) complete(finding);
@@ -191,7 +191,8 @@ function buttons() {
       button("a", "Accept", "accept"),
       button("r", "Reject", "reject"),
       button("s", "Skip", "skip"),
-      button("c", "Reopen", "reopen", undefined, finding.status !== "open"),
+      button("c", "Sentence all right", "confirm"),
+      button("x", "Reopen", "reopen", undefined, finding.status !== "open"),
     ),
     el(
       "div",

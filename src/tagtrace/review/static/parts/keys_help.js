@@ -22,7 +22,13 @@ const HELP = {
     "[ ]": "move the start of the segment",
     o: "apply to all occurrences, with a preview",
     n: "write a note",
-    c: "reopen the finding",
+    c: "the sentence is all right as it stands",
+    x: "reopen the finding",
+  },
+  Teaching: {
+    t: "learn from the decisions now",
+    S: "begin or end a short session",
+    "← →": "in a session: previous, next segment of a sentence",
   },
   Why: {
     "← →": "go to the supporters, opposers",

@@ -1,7 +1,7 @@
 // The Findings view: patterns, the list of findings, and the selected finding.
 
 import { get } from "../core/api.js";
-import { decide, givenOf, isKept } from "../core/decisions.js";
+import { confirmSentence, decide, givenOf, isKept } from "../core/decisions.js";
 import { byId, el, fill } from "../core/dom.js";
 import * as store from "../core/finding_store.js";
 import { counted, percent } from "../core/format.js";
@@ -10,11 +10,13 @@ import { idle } from "../core/outbox.js";
 import { PagedList } from "../core/paged_list.js";
 import { project } from "../core/project.js";
 import * as state from "../core/state.js";
+import { teach } from "../core/teaching.js";
 import { acceptPattern, applyToAll } from "../parts/bulk_decisions.js";
 import { bindFilter, fillFilter } from "../parts/filter_form.js";
 import * as detail from "../parts/finding_detail.js";
 import { askNote } from "../parts/note_dialog.js";
 import * as patterns from "../parts/patterns.js";
+import * as session from "../parts/short_session.js";
 import { badge, inContext, tags } from "../parts/text.js";
 import { VirtualList } from "../parts/virtual_list.js";
 
@@ -31,6 +33,9 @@ export function start() {
   bindFilter(form, { rank: "" });
   detail.follow(act);
   acceptAll.addEventListener("click", acceptPattern);
+  form.querySelector("[data-do=teach]").addEventListener("click", teach);
+  form.querySelector("[data-do=session]").addEventListener("click", session.toggle);
+  session.start(reload);
   root.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-pattern]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
@@ -65,22 +70,37 @@ export async function show() {
     return;
   }
   shownFor = asked;
-  await reload(rank);
+  if (session.isOn()) session.end(rank);
+  else await reload(rank);
 }
 
-/** Load the list again and stay at the finding with this rank. */
-export async function reload(rank = rankShown) {
+/** Show that the findings were ranked again. The reviewer stays at the same finding, wherever it is now. */
+export function ranked(found, isNew) {
+  byId("taught").textContent = found.line;
+  session.taught(found);
+  if (!isNew) return;
+  say(`${found.line[0].toUpperCase()}${found.line.slice(1)}.`);
+  if (!session.isOn() && shownFor) reload();
+}
+
+/** Load the list again and stay at the finding with this rank, by default where the reviewer is by then. */
+export async function reload(asks = null) {
   const asked = shownFor;
+  const rank = asks ?? rankShown;
   const status = state.value("status");
   const pages = new PagedList(fetchPage, {
     remains: (one) => status === "all" || (status === "conflict" ? one.conflict : one.status === status),
     loaded: () => list.refresh(),
-    stale: () => shownFor === asked && list.source === pages && setTimeout(reload),
+    stale: () => shownFor === asked && list.source === pages && setTimeout(() => reload()),
     failed: (error) => say(`The findings could not be loaded: ${error.message}`),
   });
   try {
     await pages.start(rank ? { rank } : {});
-    if (shownFor !== asked) return;
+    if (shownFor !== asked || session.isOn()) return;
+    if (asks === null && rank !== rankShown) {
+      await reload(); // the reviewer has gone on
+      return;
+    }
     byId("findings-shown").textContent = pages.total ? counted(pages.total, "finding") : "No findings match these filters.";
     await stand(pages, rank);
   } catch (error) {
@@ -97,7 +117,7 @@ async function fetchPage(offset, limit, more = {}) {
 
 /** Show the list and select the finding with this rank. A finding that does not match the filters is shown beside the list. */
 async function stand(pages, rank) {
-  const at = rank ? (pages.first.place ?? (await pages.locate("rank", rank))) : 0;
+  const at = rank ? pages.first.place : 0;
   const isThere = pages.at(at) && (!rank || pages.at(at).rank === rank);
   list.show(pages, isThere ? { at } : { stop: at });
   if (isThere) chosen(at, pages.at(at));
@@ -111,7 +131,7 @@ async function showOutside(rank) {
     const one = store.keep(await get(`findings/${rank}`));
     rankShown = rank;
     detail.show(one);
-    say(`Finding ${rank} (${one.status}) does not match the filters of the list.`);
+    if (!session.isOn()) say(`Finding ${rank} (${one.status}) does not match the filters of the list.`);
   } catch (error) {
     detail.show(null);
     say(`Finding ${rank} could not be loaded: ${error.message}`);
@@ -122,9 +142,14 @@ async function showOutside(rank) {
 export async function goTo(rank) {
   const pages = list.source;
   if (!pages) return;
-  const at = await pages.locate("rank", rank);
-  if (pages.at(at)?.rank === rank) list.choose(at);
-  else await showOutside(rank);
+  if (session.isOn()) {
+    session.putBack();
+    await showOutside(rank);
+    return;
+  }
+  const at = pages.items.findIndex((one) => one?.rank === rank);
+  if (at >= 0) list.choose(at);
+  else await reload(rank);
 }
 
 function chosen(at, one) {
@@ -134,6 +159,7 @@ function chosen(at, one) {
   }
   rankShown = one.rank;
   state.remember({ rank: one.rank });
+  session.end(one.rank);
   detail.show(one);
 }
 
@@ -166,6 +192,7 @@ function draw(row, one) {
 
 /** Apply an action to the selected finding. */
 function act(name, value) {
+  if (session.act(name, value)) return;
   const moving = detail.settled();
   if (moving) {
     moving.then(() => act(name, value));
@@ -181,6 +208,11 @@ function act(name, value) {
     reject: () => conclude(one, { action: "reject" }, "rejected"),
     skip: () => conclude(one, { action: "skip" }, "skipped"),
     relabel: () => conclude(one, detail.relabelled(value), `relabelled as ${value}`),
+    confirm: () => {
+      confirmSentence(one);
+      say(`The sentence of finding ${one.rank} is marked as correct.`);
+      goOn(one);
+    },
     reopen: () => {
       if (one.status === "open") return;
       decide(one, { action: "reopen" });
@@ -202,10 +234,21 @@ function act(name, value) {
 function conclude(one, change, done) {
   decide(one, change);
   if (isKept(change, givenOf(one, change))) done = "rejected: the given labels are kept";
-  const isInList = list.source?.at(list.at) === one;
-  const isLast = !isInList || list.at === list.source.total - 1;
-  say(`Finding ${one.rank} ${done}.${isLast ? "" : ` Next: ${list.source.at(list.at + 1)?.tokens.join(" ") ?? ""}`}`);
-  if (isLast) return;
+  const coming = session.isOn() ? null : nextOf(one);
+  say(`Finding ${one.rank} ${done}.${coming ? ` Next: ${coming.tokens.join(" ")}` : ""}`);
+  goOn(one);
+}
+
+const isInList = (one) => list.source?.at(list.at) === one;
+const nextOf = (one) => (isInList(one) ? list.source.at(list.at + 1) : null);
+
+/** Go to the next question of a session, or to the next finding of the list. */
+function goOn(one) {
+  if (session.isOn()) {
+    session.next();
+    return;
+  }
+  if (!isInList(one) || list.at === list.source.total - 1) return;
   const hadFocus = list.hasFocus || document.activeElement === document.body;
   list.choose(list.at + 1, { focus: hadFocus });
 }
@@ -221,7 +264,10 @@ export const keys = {
   a: () => act("accept"),
   r: () => act("reject"),
   s: () => act("skip"),
-  c: () => act("reopen"),
+  c: () => act("confirm"),
+  x: () => act("reopen"),
+  t: teach,
+  S: session.toggle,
   o: () => act("occurrences"),
   n: () => act("note"),
   Enter: () => act("why"),
