@@ -128,7 +128,7 @@ def test_unlikely_proposals_are_noted(made: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "no finding is chosen; choose with --top, --pattern, --min-confidence, --only or --all"),
+        ((), "no finding is chosen; choose with --top, --pattern, --min-confidence, --only, --all or --auto"),
         (("--top", 0), "top 0: must be at least 1"),
         (("--pattern", 9), "pattern 9: no finding"),
         (("--only", 999), "rank 999: no finding"),

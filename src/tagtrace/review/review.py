@@ -9,11 +9,12 @@ from pathlib import Path
 
 from tagtrace._checks import DataError, NoLabelsError, TagtraceError
 from tagtrace.data import read_corpus
-from tagtrace.findings import Audit
+from tagtrace.findings import Audit, Change
 from tagtrace.findings.teaching.decided import Decided
 from tagtrace.index import Index, open_index
 from tagtrace.review.decisions.database import Store
 from tagtrace.review.decisions.decide import Decisions
+from tagtrace.review.decisions.export import decided_changes
 from tagtrace.review.model.jobs import Jobs
 from tagtrace.review.model.mispredictions import HeldOut
 from tagtrace.review.model.model import Model
@@ -102,13 +103,21 @@ def read_decided(folder: str | Path) -> Decided:
 
     Accepted and relabelled tokens have their chosen labels, rejected ones their given labels; skipped ones are unknown.
     """
+    return read_decisions(folder)[1]
+
+
+def read_decisions(folder: str | Path) -> tuple[list[Change], Decided]:
+    """The decisions of a project: the changes that an export would make, and all labels that were decided on."""
     file = read_project_file(folder)
     data = _training_data(file, open_index(file.index, tagger=file.tagger))
     if not file.decisions.exists():
-        return Decided()
+        return [], Decided()
     store = Store(file.decisions)
     try:
-        return read_known(Decisions(data, store)).decided
+        decisions = Decisions(data, store)
+        with decisions.reading() as ledger:
+            changes = list(decided_changes(ledger))
+        return changes, read_known(decisions).decided
     finally:
         store.close()
 
