@@ -340,7 +340,7 @@ def test_most_and_json(tmp_path: Path) -> None:
     effect = GroupEffect(3, 4, 20, TrustedFit(1.5, 3), TrustedFit(1.25, 2), None)
     for pattern in (*patterns, replace(patterns[0], effect=effect)):
         assert Pattern.from_json(json.loads(pattern.to_line())) == pattern
-    with_all = replace(effect, verified=TrustedFit(1.125, 1))
+    with_all = replace(effect, verified=TrustedFit(1.125, 1), loss_interval=(-0.5, -0.25), wrong_interval=(-3.0, 1.0))
     assert GroupEffect.from_json(json.loads(json.dumps(with_all.to_json()))) == with_all
 
 

@@ -41,8 +41,6 @@ from tagtrace.findings.patterns.conditions import KINDS, Condition, NumberedText
 from tagtrace.findings.patterns.group_effect import GroupEffect, check_place
 from tagtrace.index import Index
 
-SMALL = 0.005
-"""Relative changes of the loss that are smaller are reported as no difference."""
 NUM_SHOWN = 5
 """Maximum number of surface forms in a description."""
 
@@ -74,21 +72,21 @@ class Pattern:
     description: str
     """One line that a person can check."""
     effect: GroupEffect | None = None
-    """The effect of fixing all findings, if it was computed."""
+    """The effect of fixing it on trusted data that its proposals were not learned from, if it was computed."""
 
     @property
     def effect_line(self) -> str:
         """The effect of fixing the pattern on the trusted data, in a few words."""
         if self.effect is None:
             return ""
-        before, after = self.effect.before.loss, self.effect.after.loss
-        is_small = abs(self.effect.change) < SMALL * before
-        verdict = "no difference" if is_small else "helps" if self.effect.change < 0 else "hurts"
-        return f"{before:.4f} -> {after:.4f} ({verdict})"
+        interval = self.effect.loss_interval
+        change = "" if interval is None else f", change {interval[0]:+.4f} to {interval[1]:+.4f}"
+        return f"{self.effect.before.loss:.4f} -> {self.effect.after.loss:.4f}{change} ({self.effect.verdict})"
 
     def to_line(self) -> str:
         """One line of ``patterns.jsonl``."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        effect = None if self.effect is None else self.effect.to_json()
+        return json.dumps({**asdict(self), "effect": effect}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Pattern:
