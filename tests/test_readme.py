@@ -82,7 +82,8 @@ def test_the_audit_of_the_demo_finds_the_planted_errors(ran: Ran) -> None:
         "330 of 516 LOC segments in documents that begin with HANDBALL are probably ORG"
     )
     assert first.effect is not None
-    assert first.effect.change < -0.1
+    assert first.effect.change < -0.03
+    assert first.effect.verdict != "hurts"
     found = re.search(r"(\d) of the 5 supporters are planted errors", ran.printed[0])
     assert found is not None
     assert int(found[1]) >= 2  # 2 % of the labels are

@@ -24,13 +24,11 @@ from tagtrace.findings import (
     average_precision,
     averaged,
     find_patterns,
-    group_effect,
     head_opinions,
     hurt_queries,
     in_sample,
     mistaken_for,
     out_of_sample,
-    pattern_edits,
     propose,
     read_trusted,
     suspicion,
@@ -38,6 +36,7 @@ from tagtrace.findings import (
     trusted_scores,
 )
 from tagtrace.findings.patterns.conditions import NumberedText
+from tagtrace.findings.patterns.cross_fit import CrossFit
 from tagtrace.findings.ranking.token_scores import SCORERS
 from tagtrace.index import Index, IndexOptions, build_index
 from tagtrace.influence import Explainer
@@ -141,9 +140,9 @@ def test_an_audit_is_made_of_its_parts(made: Made, found: Assessment) -> None:
 
 def test_effects_of_the_first_patterns(made: Made, found: Assessment) -> None:
     assert [one.effect is not None for one in found.patterns[:3]] == [True, True, False]
-    first, by_rank = found.patterns[0], {one.rank: one for one in found.findings}
-    edits = pattern_edits(made.index, [by_rank[rank] for rank in first.findings])
-    assert first.effect == group_effect(Explainer(made.index), made.trusted.rows, edits, verify=True)
+    first = found.patterns[0]
+    crossed = CrossFit(NumberedText(made.index), made.trusted, AuditOptions().most, AuditOptions().seed)
+    assert first.effect == crossed.effect(Explainer(made.index), first)
     assert first.effect is not None
     assert first.effect.verified is not None
     assert first.effect.change < 0, "fixing what was planted helps"
@@ -230,9 +229,10 @@ def test_effects_that_fail_are_noted_and_the_others_computed(made: Made, monkeyp
     def fails_once(*arguments: Any, **options: Any) -> Any:
         if not calls:
             raise TrainingError("retraining stopped")
-        return group_effect(*arguments, **options)
+        return effect(*arguments, **options)
 
-    monkeypatch.setattr(assessing, "group_effect", fails_once)
+    effect = CrossFit.effect
+    monkeypatch.setattr(CrossFit, "effect", fails_once)
     options = AuditOptions(num_effects=2)
     found = assess(made.index, made.opinions, made.trusted, options, lambda *counts: calls.append(counts))
     assert found.notes == ["the effect of fixing pattern 1 was not computed: retraining stopped"]

@@ -97,7 +97,9 @@ def make_patterns(findings: Sequence[Finding]) -> list[Pattern]:
     for number in (1, 2):
         own = [one for one in findings if one.pattern == number]
         documents = tuple(dict.fromkeys(one.document for one in own))
-        effect = GroupEffect(len(own), 200, 2500, TrustedFit(1.31, 61), TrustedFit(1.02, 44)) if number == 1 else None
+        fits = TrustedFit(1.31, 61), TrustedFit(1.02, 44)
+        known = GroupEffect(len(own), 200, 2500, *fits, None, 12, (-0.4, -0.1), (-25.0, -3.0))
+        effect = known if number == 1 else None
         found.append(Pattern(
             number, "LOC -> ORG", None, len(own), len(own), tuple(one.rank for one in own), (), documents, 0.93, 9.0,
             f"{len(own)} segments labelled LOC, probably ORG", effect,

@@ -15,7 +15,7 @@ from tagtrace.findings.judges.opinions import averaged
 from tagtrace.findings.judges.probabilities import Probabilities
 from tagtrace.findings.options import TRUSTED_SCORES, AuditOptions
 from tagtrace.findings.patterns.conditions import NumberedText
-from tagtrace.findings.patterns.group_effect import group_effect, pattern_edits
+from tagtrace.findings.patterns.cross_fit import CrossFit
 from tagtrace.findings.patterns.pattern import Pattern, find_patterns
 from tagtrace.findings.ranking.evidence import Hurt, hurt_queries
 from tagtrace.findings.ranking.proposals import propose
@@ -71,7 +71,7 @@ def assess(
     patterns, members = find_patterns(index, likely, options.num_patterns, text)
     owners = {one.rank: one.pattern for one in members}
     findings = [replace(one, pattern=owners.get(one.rank)) for one in findings]
-    patterns, notes = _with_effects(index, patterns, findings, trusted, options, progress)
+    patterns, notes = _with_effects(text, patterns, trusted, options, progress)
     if trusted is None:
         notes.append("without trusted data, a mistake that is made throughout looks like the rule and is not found")
     hurt = {} if trusted is None else _hurt(index, trusted, findings[:NUM_EVIDENCE])
@@ -141,26 +141,24 @@ def doubts(opinions: Sequence[Probabilities], believed: Tensor, index: Index) ->
 
 
 def _with_effects(
-    index: Index,
+    text: NumberedText,
     patterns: list[Pattern],
-    findings: Sequence[Finding],
     trusted: Trusted | None,
     options: AuditOptions,
     progress: Progress | None,
 ) -> tuple[list[Pattern], list[str]]:
     """The patterns, the first of them with the effect of fixing them on trusted data, and notes on what failed."""
-    first = patterns[: options.num_effects]
+    index, first = text.index, patterns[: options.num_effects]
     if trusted is None or not first:
         return patterns, []
     if index.head.num_parameters > MAX_PARAMETERS:
         reason = f"the head has {index.head.num_parameters:,} parameters, more than {MAX_PARAMETERS:,}"
         return patterns, [f"the effect of fixing patterns was not computed: {reason}"]
     explainer, found, notes = Explainer(index), list[Pattern](), list[str]()
-    by_rank = {finding.rank: finding for finding in findings}
+    crossed = CrossFit(text, trusted, options.most, options.seed)
     for number, pattern in enumerate(first, start=1):
-        members = [by_rank[rank] for rank in pattern.findings]
         try:
-            effect = group_effect(explainer, trusted.rows, pattern_edits(index, members), verify=True)
+            effect = crossed.effect(explainer, pattern, patterns[: number - 1])
             found.append(replace(pattern, effect=effect))
         except (TrainingError, OptionError, DataError) as error:
             found.append(pattern)

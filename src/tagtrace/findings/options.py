@@ -43,7 +43,7 @@ class AuditOptions:
     encoder: str | None = None
     """The untrained encoder of the judges, as for ``train``; by default the tagger's own."""
     seed: int = 0
-    """Seed of the folds and of new encoders."""
+    """Seed of the folds, of the halves of the trusted data and of new encoders."""
 
     def __post_init__(self) -> None:
         if self.score not in SCORES:

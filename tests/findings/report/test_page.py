@@ -148,6 +148,9 @@ class Effect:
     before: Fit
     predicted: Fit
     verified: Fit | None
+    loss_interval: tuple[float, float] | None
+    wrong_interval: tuple[float, float] | None
+    verdict: str
 
 
 @dataclass(frozen=True)
@@ -182,7 +185,7 @@ def make_report(**changes: object) -> Report:
     findings = invented_findings()
     ranks = [one.rank for one in findings if one.pattern == 1]
     texts = Counter(findings[rank - 1].text for rank in ranks)
-    effect = Effect(Fit(0.5, 30), Fit(0.25, 12), None)
+    effect = Effect(Fit(0.5, 30), Fit(0.25, 12), None, (-0.5, 0.125), None, "no clear difference")
     generator = torch.Generator().manual_seed(0)
     scores, wrong = torch.rand(3000, generator=generator), torch.rand(3000, generator=generator) < 0.02
     report = Report(
@@ -244,7 +247,8 @@ def test_a_pattern_shows_its_forms_documents_findings_and_effect() -> None:
     assert shown.tag == "details"
     assert "open" in shown.attributes
     cells = [[cell.text for cell in row.all("td")] for row in shown.one("tbody").all("tr")]
-    assert cells == [["0.5", "0.25", "not known"], ["30", "12", "not known"]]
+    assert cells == [["0.5", "0.25", "not known", "-0.5 to +0.125"], ["30", "12", "not known", "not known"]]
+    assert shown.one("caption").text == "Effect of fixing pattern 1: no clear difference"
     forms, documents, findings = shown.all("ul")
     form, count = report.patterns[0].forms[0]
     assert forms.all("li")[0].text == f"{form} ({count})"

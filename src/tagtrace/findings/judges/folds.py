@@ -54,22 +54,32 @@ _log = logging.getLogger(__name__)
 def assign_folds(documents: Sequence[str], num_folds: int = 5, seed: int = 0) -> Tensor:
     """The fold of each sentence, (B,): a document is never split, and folds have about the same number of documents.
 
-    ``documents`` has the name of each sentence's document. A sentence without a document is a document of its own; so
-    is every sentence if there is only one document.
+    ``documents`` has the name of each sentence's document (``document_numbers``).
     """
     if num_folds < 2:
         raise OptionError(f"num_folds {num_folds}: must be at least 2")
+    document = document_numbers(documents)
+    num_documents = int(document.max()) + 1 if len(document) else 0
+    if num_documents < num_folds:
+        what = "documents" if len(set(documents)) > 1 else "sentences"
+        raise OptionError(f"num_folds {num_folds}: the data has only {num_documents} {what}; ask for fewer folds")
+    order = torch.randperm(num_documents, generator=torch.Generator().manual_seed(seed))
+    fold = torch.empty_like(order)
+    fold[order] = torch.arange(num_documents) % num_folds
+    return fold[document]
+
+
+def document_numbers(documents: Sequence[str]) -> Tensor:
+    """The number of each sentence's document, (B,), from 0.
+
+    ``documents`` has the name of each sentence's document. A sentence without a document is a document of its own; so
+    is every sentence if there is only one document.
+    """
     if len(set(documents)) == 1:
         documents = [""] * len(documents)
     numbers: dict[str | int, int] = {}
-    document = [numbers.setdefault(name or number, len(numbers)) for number, name in enumerate(documents)]
-    if len(numbers) < num_folds:
-        what = "documents" if any(documents) else "sentences"
-        raise OptionError(f"num_folds {num_folds}: the data has only {len(numbers)} {what}; ask for fewer folds")
-    order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
-    fold = torch.empty_like(order)
-    fold[order] = torch.arange(len(numbers)) % num_folds
-    return fold[torch.tensor(document)]
+    found = [numbers.setdefault(name or number, len(numbers)) for number, name in enumerate(documents)]
+    return torch.tensor(found, dtype=torch.long)
 
 
 def out_of_sample(

@@ -23,6 +23,9 @@ KINDS: tuple[ConditionKind, ...] = get_args(ConditionKind)
 Types = tuple[str, ...]
 """The types of segments that a change starts from; empty for unlabelled tokens."""
 
+Codes = dict[ConditionKind, np.ndarray]
+"""By kind, the condition that each of n segments meets, as a number, (n,)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -58,8 +61,8 @@ class Opportunities:
     """Rows of their first tokens, (n,), ascending."""
     stops: np.ndarray
     """(n,)"""
-    codes: dict[ConditionKind, np.ndarray]
-    """By kind, the condition that each segment meets, as the number of a string, (n,)."""
+    codes: Codes
+    """The conditions that each segment meets, as numbers of strings."""
     strings: dict[ConditionKind, Sequence[str]]
     """By kind, the strings by number."""
 
@@ -161,7 +164,7 @@ class NumberedText:
             starts = np.flatnonzero(is_wanted)
             stops = starts + 1
             forms, strings = self._token_forms(starts, is_wanted, findings)
-        codes: dict[ConditionKind, np.ndarray] = {
+        codes: Codes = {
             "opening": self.opening[self.sentence_number[starts]],
             "form": forms,
             "before": self.before[starts],

@@ -9,7 +9,11 @@ H does not depend on labels, so d is the first Newton step of retraining. The st
 halved until the objective with the new labels falls. *Predicted* is the exact loss of the trusted sentences after that
 step, *verified* that at the optimum of the objective with the new labels (``Retrainer``). The loss is the mean joint
 loss -log p(gold labels | x) of a trusted sentence; the number of trusted tokens that are predicted wrongly is reported
-with it.
+with it. Both changes have an interval by the paired bootstrap over trusted documents: with n_d the number of times that
+document d was drawn, the change of the loss is sum_d n_d (sum of changes in d) / sum_d n_d (sentences in d).
+
+Trusted sentences may be judged in parts, each with edits of its own (``cross_fit``): then the fits are those of all
+parts together.
 """
 
 from __future__ import annotations
@@ -18,10 +22,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
 from tagtrace.findings.finding import Finding
+from tagtrace.findings.gains.bootstrap import LEVEL, draw_weights
+from tagtrace.findings.judges.folds import document_numbers
 from tagtrace.findings.judges.probabilities import MAX_TOKENS
 from tagtrace.index import Index
 from tagtrace.influence import Edit, Explainer
@@ -29,6 +37,14 @@ from tagtrace.influence.edits.what_if import check_edits
 from tagtrace.tagger import Rows, crf
 from tagtrace.tagger.head import Head
 from tagtrace.tagger.rows import pad_rows
+
+SAMPLES = 1000
+"""Number of bootstrap resamples."""
+MIN_DOCUMENTS = 6
+"""An interval from fewer trusted documents is not trusted: that all change in one direction is not rare enough."""
+
+Interval = tuple[float, float]
+"""The middle 95 % of a change over resamples of the trusted documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +70,12 @@ class GroupEffect:
     predicted: TrustedFit
     verified: TrustedFit | None = None
     """After exact retraining, if it was asked for."""
+    num_documents: int = 0
+    """Number of trusted documents (of sentences, if they have none)."""
+    loss_interval: Interval | None = None
+    """Of the change of the loss."""
+    wrong_interval: Interval | None = None
+    """Of the change of the number of tokens that are predicted wrongly."""
 
     @property
     def after(self) -> TrustedFit:
@@ -65,50 +87,122 @@ class GroupEffect:
         """Change of the loss; below 0 if the edits help."""
         return self.after.loss - self.before.loss
 
+    @property
+    def verdict(self) -> str:
+        """``helps`` or ``hurts`` if all of the interval says so, otherwise ``no clear difference``."""
+        low, high = self.loss_interval or (-np.inf, np.inf)
+        if self.num_documents >= MIN_DOCUMENTS and (high < 0 or low > 0):
+            return "helps" if high < 0 else "hurts"
+        return "no clear difference"
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        intervals = {"loss_interval": self.loss_interval, "wrong_interval": self.wrong_interval}
+        lists = {name: value and list(value) for name, value in intervals.items()}
+        return {**asdict(self), **lists, "verdict": self.verdict}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> GroupEffect:
         """Read what ``to_json`` wrote."""
         fits = {name: TrustedFit(**record[name]) for name in ("before", "predicted", "verified") if record[name]}
-        return cls(**{**record, **fits})
+        names = [name for name in ("loss_interval", "wrong_interval") if record.get(name)]
+        kept = {name: value for name, value in record.items() if name != "verdict"}
+        return cls(**{**kept, **fits, **{name: tuple(record[name]) for name in names}})
 
 
-def group_effect(explainer: Explainer, trusted_rows: Rows, edits: Sequence[Edit], verify: bool = False) -> GroupEffect:
+@dataclass(frozen=True)
+class TrustedPart:
+    """Trusted sentences, and the edits whose effect on them is measured."""
+
+    rows: Rows
+    documents: Tensor
+    """The number of each sentence's document, (B,)."""
+    edits: Sequence[Edit]
+
+
+def group_effect(
+    explainer: Explainer,
+    trusted_rows: Rows,
+    edits: Sequence[Edit],
+    verify: bool = False,
+    documents: Sequence[str] = (),
+) -> GroupEffect:
     """The effect of all ``edits`` together on trusted sentences with features and gold labels ``trusted_rows``.
 
-    Raises OptionError if edits overlap or have labels that the tagger's constraints forbid.
+    ``documents`` has the name of each trusted sentence's document. Raises OptionError if edits overlap or have labels
+    that the tagger's constraints forbid.
     """
-    if len(trusted_rows.lengths) == 0:
+    numbers = document_numbers(documents or [""] * len(trusted_rows.lengths))
+    return joint_effect(explainer, [TrustedPart(trusted_rows, numbers, edits)], verify)
+
+
+def joint_effect(explainer: Explainer, parts: Sequence[TrustedPart], verify: bool = False) -> GroupEffect:
+    """The effect on trusted sentences in parts, each of the edits of its own part."""
+    if not any(len(part.rows.lengths) for part in parts):
         raise DataError("there are no trusted sentences to measure an effect on; give at least one")
-    if not edits:
+    if not any(part.edits for part in parts):
         raise OptionError("there are no edits to measure the effect of; give at least one finding")
-    check_edits(edits, explainer.optimum, explainer.rows)
-    head = explainer.optimum
-    verified = None
-    if verify:
-        verified = trusted_fit(head.at(explainer.retrainer.retrain(edits).theta), trusted_rows)
+    stages = [_stages(explainer, part, verify) for part in parts]
+    before, predicted, *verified = (torch.cat(fits, 1) for fits in zip(*stages, strict=True))  # (2, B) each
+    changes = (verified or [predicted])[0] - before
+    documents = torch.cat([part.documents for part in parts])
+    loss_interval, wrong_interval = _intervals(changes, documents)
     return GroupEffect(
-        len(edits),
-        len(trusted_rows.lengths),
-        len(trusted_rows.labels),
-        trusted_fit(head, trusted_rows),
-        trusted_fit(head.at(explainer.retrainer.first_step(edits)), trusted_rows),
-        verified,
+        len({edit for part in parts for edit in part.edits}),
+        before.shape[1],
+        sum(len(part.rows.labels) for part in parts),
+        _fit(before),
+        _fit(predicted),
+        _fit(verified[0]) if verified else None,
+        len(documents.unique()),
+        loss_interval,
+        wrong_interval,
     )
 
 
-@torch.no_grad()
+def _stages(explainer: Explainer, part: TrustedPart, verify: bool) -> list[Tensor]:
+    """The fit of each sentence before the edits, as predicted and, if it is asked for, as verified; (2, B) each."""
+    head = explainer.optimum
+    before = sentence_fits(head, part.rows)
+    if not part.edits:
+        return [before] * (3 if verify else 2)
+    check_edits(part.edits, head, explainer.rows)
+    moved = [explainer.retrainer.first_step(part.edits)]
+    moved += [explainer.retrainer.retrain(part.edits).theta] if verify else []
+    return [before, *(sentence_fits(head.at(theta), part.rows) for theta in moved)]
+
+
+def _intervals(changes: Tensor, documents: Tensor) -> tuple[Interval, Interval]:
+    """Of the mean change of the loss and of the change of wrong tokens, from the changes of each sentence (2, B)."""
+    _, place = documents.unique(return_inverse=True)
+    per_document = torch.zeros(3, int(place.max()) + 1, dtype=torch.float64)  # loss, wrong tokens, sentences
+    per_document.index_add_(1, place, torch.cat([changes.double(), torch.ones(1, len(place), dtype=torch.float64)]))
+    weights = draw_weights(per_document.shape[1], SAMPLES, np.random.default_rng(0))  # (R, U)
+    loss, wrong, count = per_document.numpy() @ weights.T
+    tail = 50 * (1 - LEVEL)
+    (low, high), (fewest, most) = (np.percentile(values, [tail, 100 - tail]) for values in (loss / count, wrong))
+    return (float(low), float(high)), (float(fewest), float(most))
+
+
+def _fit(fits: Tensor) -> TrustedFit:
+    return TrustedFit(float(fits[0].mean()), int(fits[1].sum()))
+
+
 def trusted_fit(head: Head, rows: Rows) -> TrustedFit:
     """The mean joint loss of the sentences of ``rows``, and the tokens that ``head`` gets wrong."""
-    loss, num_wrong = 0.0, 0
+    return _fit(sentence_fits(head, rows))
+
+
+@torch.no_grad()
+def sentence_fits(head: Head, rows: Rows) -> Tensor:
+    """The joint loss of each sentence and the number of its tokens that ``head`` gets wrong, (2, B)."""
+    found: list[Tensor] = []
     for chunk in rows.chunks(MAX_TOKENS):
         features = chunk.features.to(head.weight)
-        loss += float(crf.joint_loss(head(features, chunk.lengths), pad_rows(chunk.labels, chunk.lengths)).sum())
+        losses = crf.joint_loss(head(features, chunk.lengths), pad_rows(chunk.labels, chunk.lengths))
         predicted = torch.tensor([label for path in head.decode(features, chunk.lengths) for label in path])
-        num_wrong += int((predicted != chunk.labels.cpu()).sum())
-    return TrustedFit(loss / len(rows.lengths), num_wrong)
+        is_wrong = (predicted != chunk.labels.cpu()).double().split(chunk.lengths.tolist())
+        found.append(torch.stack([losses.double().cpu(), torch.stack([some.sum() for some in is_wrong])]))
+    return torch.cat(found, 1)
 
 
 def pattern_edits(index: Index, findings: Sequence[Finding]) -> list[Edit]:

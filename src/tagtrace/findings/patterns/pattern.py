@@ -19,35 +19,28 @@ p the rate on the document's side of the condition (a document may have segments
 errors are not a pattern of how these documents begin.
 
 A condition is a pattern if at least ``MIN_FINDINGS`` findings meet it (for a document's beginning, in at least
-``MIN_DOCUMENTS`` documents) and the score is significant: P(chi^2 with one degree of freedom > score) times the number
-of conditions that the findings meet (Bonferroni) is below ``SIGNIFICANCE``. The best condition becomes a pattern, its
-findings and opportunities are removed, and this is repeated with the rest of the change. Patterns are ranked by score,
-ties by kind of condition, change and value. The remaining findings of a change form one pattern without a condition and
-with score 0; these come last, those with the largest sum of confidences first.
+``MIN_DOCUMENTS`` documents) and it is significant by permutations of findings between and within documents, against
+false alarms and against random errors (``changes``, ``chance``). The best condition becomes a pattern, its findings and
+opportunities are removed, and this is repeated with the rest of the change. Patterns are ranked by score, ties by kind
+of condition, change and value. The remaining findings of a change form one pattern without a condition and with score
+0; these come last, those with the largest sum of confidences first.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from tagtrace._checks import OptionError
 from tagtrace.findings.finding import Finding
-from tagtrace.findings.patterns.conditions import KINDS, Condition, ConditionKind, NumberedText, Opportunities, Types
+from tagtrace.findings.patterns.changes import FindingGroup, find_groups
+from tagtrace.findings.patterns.conditions import KINDS, Condition, NumberedText
 from tagtrace.findings.patterns.group_effect import GroupEffect, check_place
 from tagtrace.index import Index
 
-MIN_FINDINGS = 3
-MIN_DOCUMENTS = 3
-SIGNIFICANCE = 0.01
-SMALL = 0.005
-"""Relative changes of the loss that are smaller are reported as no difference."""
 NUM_SHOWN = 5
 """Maximum number of surface forms in a description."""
 
@@ -79,21 +72,21 @@ class Pattern:
     description: str
     """One line that a person can check."""
     effect: GroupEffect | None = None
-    """The effect of fixing all findings, if it was computed."""
+    """The effect of fixing it on trusted data that its proposals were not learned from, if it was computed."""
 
     @property
     def effect_line(self) -> str:
         """The effect of fixing the pattern on the trusted data, in a few words."""
         if self.effect is None:
             return ""
-        before, after = self.effect.before.loss, self.effect.after.loss
-        is_small = abs(self.effect.change) < SMALL * before
-        verdict = "no difference" if is_small else "helps" if self.effect.change < 0 else "hurts"
-        return f"{before:.4f} -> {after:.4f} ({verdict})"
+        interval = self.effect.loss_interval
+        change = "" if interval is None else f", change {interval[0]:+.4f} to {interval[1]:+.4f}"
+        return f"{self.effect.before.loss:.4f} -> {self.effect.after.loss:.4f}{change} ({self.effect.verdict})"
 
     def to_line(self) -> str:
         """One line of ``patterns.jsonl``."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        effect = None if self.effect is None else self.effect.to_json()
+        return json.dumps({**asdict(self), "effect": effect}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Pattern:
@@ -124,201 +117,48 @@ def find_patterns(
         return [], []
     for finding in findings:
         check_place(index, finding)
-    changes = _changes(text or NumberedText(index), findings)
-    num_conditions = sum(change.num_conditions for change in changes)
-    groups = [group for change in changes for group in change.groups(num_conditions, most)]
-    patterns = [group.pattern(number) for number, group in enumerate(sorted(groups, key=_Group.order)[:most], start=1)]
+    groups = sorted(find_groups(text or NumberedText(index), findings, most), key=_order)
+    patterns = [_pattern(group, number) for number, group in enumerate(groups[:most], start=1)]
     owner = {rank: pattern.number for pattern in patterns for rank in pattern.findings}
     return patterns, [replace(finding, pattern=owner.get(finding.rank)) for finding in findings]
 
 
-def g_squared(k1: np.ndarray, n1: np.ndarray, k2: np.ndarray, n2: np.ndarray) -> np.ndarray:
-    """G^2, or 0 if the first rate is not the higher one.
-
-    >>> g_squared(*np.array([[5.0, 1.0], [5.0, 5.0], [1.0, 4.0], [20.0, 20.0]])).round(2)
-    array([19.61,  0.  ])
-    """
-    found = 2.0 * (_log_likelihood(k1, n1) + _log_likelihood(k2, n2) - _log_likelihood(k1 + k2, n1 + n2))
-    return np.where(k1 * n2 > k2 * n1, np.maximum(found, 0.0), 0.0)
+def _order(group: FindingGroup) -> tuple[bool, float, int, str, str]:
+    """The key by which patterns are sorted."""
+    change = group.findings[0].change
+    if group.condition is None:
+        return True, -sum(finding.confidence for finding in group.findings), 0, change, ""
+    return False, -group.score, KINDS.index(group.condition.kind), change, group.condition.value
 
 
-def _log_likelihood(k: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """The maximum log likelihood of k in n."""
-    return _x_log_ratio(k, n) + _x_log_ratio(n - k, n)
+def _pattern(group: FindingGroup, number: int) -> Pattern:
+    forms = Counter(finding.text for finding in group.findings)
+    ordered = tuple(sorted(forms.items(), key=lambda item: (-item[1], item[0])))
+    documents = tuple(dict.fromkeys(finding.document or finding.sentence for finding in group.findings))
+    return Pattern(
+        number,
+        group.findings[0].change,
+        group.condition,
+        group.num_segments,
+        group.num_opportunities,
+        tuple(finding.rank for finding in group.findings),
+        ordered,
+        documents,
+        sum(finding.confidence for finding in group.findings) / len(group.findings),
+        group.score,
+        _describe(group, [form for form, _ in ordered], len(documents)),
+    )
 
 
-def _x_log_ratio(x: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """x log(x / n), or 0 if x is 0."""
-    is_some = (x > 0) & (n > 0)
-    return np.where(is_some, x * np.log(np.where(is_some, x, 1.0) / np.where(is_some, n, 1.0)), 0.0)
-
-
-def is_significant(score: float, num_conditions: int) -> bool:
-    """Whether a score is significant among this number of conditions."""
-    return math.erfc(math.sqrt(score / 2.0)) * num_conditions < SIGNIFICANCE
-
-
-def _changes(text: NumberedText, findings: Sequence[Finding]) -> list[_Change]:
-    """The findings by change, in the order of their ranks."""
-    given: dict[Types, list[Finding]] = {}
-    for finding in sorted(findings, key=lambda finding: finding.rank):
-        given.setdefault(text.given_types(finding), []).append(finding)
-    changes: list[_Change] = []
-    for types, some in given.items():
-        opportunities = text.opportunities(types, some)
-        for change in dict.fromkeys(finding.change for finding in some):
-            changes.append(_Change(text, [one for one in some if one.change == change], opportunities))
-    return changes
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Findings that are a pattern if the list is long enough."""
-
-    text: NumberedText
-    findings: Sequence[Finding]
-    condition: Condition | None
-    score: float
-    num_segments: int
-    num_opportunities: int
-    is_first: bool
-    """Whether it is the first group of its change; the counts of later groups leave out earlier ones."""
-
-    def order(self) -> tuple[bool, float, int, str, str]:
-        """The key by which patterns are sorted."""
-        if self.condition is None:
-            return True, -sum(finding.confidence for finding in self.findings), 0, self.findings[0].change, ""
-        kind = KINDS.index(self.condition.kind)
-        return False, -self.score, kind, self.findings[0].change, self.condition.value
-
-    def pattern(self, number: int) -> Pattern:
-        forms = Counter(finding.text for finding in self.findings)
-        ordered = tuple(sorted(forms.items(), key=lambda item: (-item[1], item[0])))
-        documents = tuple(dict.fromkeys(finding.document or finding.sentence for finding in self.findings))
-        return Pattern(
-            number,
-            self.findings[0].change,
-            self.condition,
-            self.num_segments,
-            self.num_opportunities,
-            tuple(finding.rank for finding in self.findings),
-            ordered,
-            documents,
-            sum(finding.confidence for finding in self.findings) / len(self.findings),
-            self.score,
-            self._describe([form for form, _ in ordered], len(documents)),
-        )
-
-    def _describe(self, forms: Sequence[str], num_documents: int) -> str:
-        given, proposed = self.findings[0].change.split(" -> ")
-        noun = "tokens" if self.text.index.labels.scheme == "plain" else "segments"
-        of = f" of {self.num_opportunities:,}" if given != "O" and "+" not in given else ""
-        other = "" if self.is_first else " other"
-        where = f" {self.condition.describe(self.text.has_documents)}" if self.condition else ""
-        meant = "probably have other boundaries" if given == proposed else f"are probably {proposed}"
-        shown = ", ".join([*forms[:NUM_SHOWN], "..."] if len(forms) > NUM_SHOWN else forms)
-        place = ("document" if self.text.has_documents else "sentence") + ("" if num_documents == 1 else "s")
-        what = f"{self.num_segments:,}{of}{other} {'unlabelled' if given == 'O' else given} {noun}{where} {meant}"
-        return f"{what}: {shown} ({num_documents:,} {place})"
-
-
-class _Change:
-    """The findings of one change and its opportunities, without those that are already in a group."""
-
-    def __init__(self, text: NumberedText, findings: Sequence[Finding], opportunities: Opportunities) -> None:
-        self.text, self.findings, self.opportunities = text, findings, opportunities
-        rows = np.array([text.rows(finding) for finding in findings])  # (f, 2)
-        self.segment = np.searchsorted(opportunities.stops, rows[:, 0], side="right")  # the first in a finding, (f,)
-        last = np.searchsorted(opportunities.starts, rows[:, 1], side="left") - 1  # (f,)
-        self.codes: dict[ConditionKind, np.ndarray] = {
-            kind: codes[last if kind == "after" else self.segment] for kind, codes in opportunities.codes.items()
-        }
-        self.confidence = np.array([finding.confidence for finding in findings])
-        self.document = text.document[[finding.sentence_number for finding in findings]]  # (f,)
-        self.owner = text.document[text.sentence_number[opportunities.starts]]  # the document of each opportunity, (n,)
-        self.num_documents = int(text.document.max()) + 1
-        self.is_left = np.ones(len(findings), dtype=bool)
-        self.is_open = np.ones(len(opportunities.starts), dtype=bool)
-        self.num_open = {
-            kind: np.bincount(codes, minlength=len(opportunities.strings[kind]))
-            for kind, codes in opportunities.codes.items()
-        }
-
-    @property
-    def num_conditions(self) -> int:
-        """Number of different conditions that the findings meet."""
-        return sum(len(np.unique(codes)) for codes in self.codes.values())
-
-    def groups(self, num_conditions: int, most: int) -> list[_Group]:
-        """The best condition, repeated ``most`` times or until none is significant; then the rest together."""
-        found: list[_Group] = []
-        while len(found) < most:
-            score, kind, code = self._best()
-            if not is_significant(score, num_conditions):
-                break
-            condition = Condition(kind, self.opportunities.strings[kind][code])
-            inside = self.is_left & (self.codes[kind] == code)
-            found.append(self._group(inside, condition, score, int(self.num_open[kind][code]), not found))
-            self._remove(inside, kind, code)
-        if int(self.is_left.sum()) >= MIN_FINDINGS:
-            found.append(self._group(self.is_left, None, 0.0, int(self.is_open.sum()), not found))
-        return found
-
-    def _group(
-        self, inside: np.ndarray, condition: Condition | None, score: float, num_open: int, is_first: bool
-    ) -> _Group:
-        findings = [self.findings[place] for place in np.flatnonzero(inside).tolist()]
-        return _Group(self.text, findings, condition, score, len(np.unique(self.segment[inside])), num_open, is_first)
-
-    def _best(self) -> tuple[float, ConditionKind, int]:
-        """The condition with the highest score among what is left; the score is 0 if none has enough findings."""
-        best: tuple[float, ConditionKind, int] = (0.0, KINDS[0], 0)
-        for g_2, kind, code in sorted(self._candidates(), key=lambda one: -one[0]):
-            if g_2 <= best[0]:  # phi is at least 1
-                break
-            score = g_2 / self._dispersion(kind, code)
-            if score > best[0]:
-                best = (score, kind, code)
-        return best
-
-    def _candidates(self) -> Iterator[tuple[float, ConditionKind, int]]:
-        """G^2 of every condition that enough of the remaining findings meet."""
-        confidence, total = self.confidence[self.is_left], float(self.is_open.sum())
-        for kind in KINDS:
-            codes, place = np.unique(self.codes[kind][self.is_left], return_inverse=True)
-            is_enough = np.bincount(place) >= MIN_FINDINGS
-            if kind == "opening":
-                is_enough &= _num_distinct(place, self.document[self.is_left]) >= MIN_DOCUMENTS
-            n = self.num_open[kind][codes].astype(float)
-            k = np.minimum(np.bincount(place, weights=confidence), n)
-            scores = g_squared(k, n, np.clip(confidence.sum() - k, 0.0, total - n), total - n)
-            for score, code in zip(scores[is_enough].tolist(), codes[is_enough].tolist(), strict=True):
-                yield score, kind, code
-
-    def _dispersion(self, kind: ConditionKind, code: int) -> float:
-        """phi, the overdispersion between documents."""
-        chi_squared, num_documents = 0.0, 0
-        for is_inside in (True, False):
-            segments = self.is_open & ((self.opportunities.codes[kind] == code) == is_inside)
-            findings = self.is_left & ((self.codes[kind] == code) == is_inside)
-            n = np.bincount(self.owner[segments], minlength=self.num_documents).astype(float)
-            k = np.bincount(self.document[findings], self.confidence[findings], self.num_documents)
-            n, k = n[n > 0], np.minimum(k, n)[n > 0]
-            rate = k.sum() / max(n.sum(), 1.0)
-            if 0 < rate < 1:
-                chi_squared += float(((k - n * rate) ** 2 / (n * rate * (1 - rate))).sum())
-            num_documents += len(n)
-        return max(1.0, chi_squared / max(num_documents - 2, 1))
-
-    def _remove(self, inside: np.ndarray, kind: ConditionKind, code: int) -> None:
-        self.is_left &= ~inside
-        gone = self.is_open & (self.opportunities.codes[kind] == code)
-        self.is_open &= ~gone
-        for each, codes in self.opportunities.codes.items():
-            self.num_open[each] -= np.bincount(codes[gone], minlength=len(self.num_open[each]))
-
-
-def _num_distinct(place: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Number of different ``values`` (f,) at each ``place`` (f,)."""
-    pairs = np.unique(np.stack([place, values], 1), axis=0)
-    return np.bincount(pairs[:, 0])
+def _describe(group: FindingGroup, forms: Sequence[str], num_documents: int) -> str:
+    given, proposed = group.findings[0].change.split(" -> ")
+    has_documents = group.text.has_documents
+    noun = "tokens" if group.text.index.labels.scheme == "plain" else "segments"
+    of = f" of {group.num_opportunities:,}" if given != "O" and "+" not in given else ""
+    other = "" if group.is_first else " other"
+    where = f" {group.condition.describe(has_documents)}" if group.condition else ""
+    meant = "probably have other boundaries" if given == proposed else f"are probably {proposed}"
+    shown = ", ".join([*forms[:NUM_SHOWN], "..."] if len(forms) > NUM_SHOWN else forms)
+    place = ("document" if has_documents else "sentence") + ("" if num_documents == 1 else "s")
+    what = f"{group.num_segments:,}{of}{other} {'unlabelled' if given == 'O' else given} {noun}{where} {meant}"
+    return f"{what}: {shown} ({num_documents:,} {place})"

@@ -73,6 +73,8 @@ class Trusted(Queries):
 
     predicted: Tensor
     """The predictions of the index's head, (n,)."""
+    documents: tuple[str, ...] = ()
+    """The name of each sentence's document; empty if they are not known."""
 
     def mispredicted(self) -> Trusted:
         """Only the tokens that are predicted wrongly."""
@@ -107,7 +109,8 @@ def read_trusted(
         raise DataError(f"the trusted data has only one class ({classes.pop()}); add sentences with other classes")
     rows = tagger.rows(sentences, progress=progress)
     predicted = [label for path in index.head.decode(rows.features, rows.lengths) for label in path]
-    return Trusted(rows, torch.arange(len(rows.labels)), torch.tensor(predicted))
+    documents = tuple(sentence.document for sentence in joined)
+    return Trusted(rows, torch.arange(len(rows.labels)), torch.tensor(predicted), documents)
 
 
 def trusted_scores(

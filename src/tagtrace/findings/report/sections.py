@@ -54,6 +54,12 @@ class PatternEffect(Protocol):
     def predicted(self) -> Fit: ...
     @property
     def verified(self) -> Fit | None: ...
+    @property
+    def loss_interval(self) -> tuple[float, float] | None: ...
+    @property
+    def wrong_interval(self) -> tuple[float, float] | None: ...
+    @property
+    def verdict(self) -> str: ...
 
 
 class ReportedPattern(Protocol):
@@ -131,17 +137,24 @@ def _pattern(one: ReportedPattern, texts: Mapping[int, str], *, is_open: bool) -
 def _effect(number: int, effect: PatternEffect) -> Html:
     """Loss and wrong tokens of the trusted data as it is, fixed as predicted, and fixed and retrained."""
     fits = (effect.before, effect.predicted, effect.verified)
+    losses = [number_cell(fit.loss if fit else None) for fit in fits]
+    wrong = [number_cell(fit.num_wrong if fit else None) for fit in fits]
     cells = [
-        [row_head("Mean loss of a sentence"), [number_cell(fit.loss if fit else None) for fit in fits]],
-        [row_head("Tokens predicted wrongly"), [number_cell(fit.num_wrong if fit else None) for fit in fits]],
+        [row_head("Mean loss of a sentence"), losses, _interval(effect.loss_interval)],
+        [row_head("Tokens predicted wrongly"), wrong, _interval(effect.wrong_interval)],
     ]
     heads = (
-        "Trusted data (optimistic: the proposals were learned from it)",
+        "Trusted data (each half judges what was learned from the other)",
         "as it is",
         "fixed, as predicted",
         "fixed and retrained",
+        "change (95 % interval)",
     )
-    return table(f"Effect of fixing all findings of pattern {number}", heads, cells)
+    return table(f"Effect of fixing pattern {number}: {effect.verdict}", heads, cells)
+
+
+def _interval(interval: tuple[float, float] | None) -> Html:
+    return element("td", "not known" if interval is None else f"{interval[0]:+.4g} to {interval[1]:+.4g}")
 
 
 def _first_few(heading: str, items: Sequence[Html], num_all: int) -> Child:

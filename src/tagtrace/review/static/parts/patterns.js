@@ -74,11 +74,14 @@ function described(one) {
   ];
 }
 
-/** The effect on trusted data of fixing all findings of a pattern. */
+/** The effect of fixing a pattern on trusted data that its proposals were not learned from. */
 function effect(found) {
   if (!found) return null;
   const after = found.verified ?? found.predicted;
   const how = found.verified ? "verified" : "one Newton step";
   const loss = `loss ${shortNumber(found.before.loss)} → ${shortNumber(after.loss)}`;
-  return `. If all are fixed, trusted data: ${loss}, wrong tokens ${found.before.num_wrong} → ${after.num_wrong} (${how}).`;
+  const [low, high] = found.loss_interval ?? [];
+  const change = found.loss_interval ? `, change ${shortNumber(low)} to ${shortNumber(high)}` : "";
+  const wrong = `wrong tokens ${found.before.num_wrong} → ${after.num_wrong}`;
+  return `. If it is fixed, trusted data: ${loss}${change}, ${wrong} (${how}): ${found.verdict}.`;
 }
