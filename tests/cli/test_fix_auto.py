@@ -43,7 +43,7 @@ def project(indexed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
                 break
     Audit(findings, [], {}, index=str(indexed / "index")).save(folder / "audit")
     places = {"index": indexed / "index", "data": indexed / "train.conll", "audit": folder / "audit"}
-    file = write_project_file(folder / "project", **places)
+    file = write_project_file(folder / "project", None, **places)
     audit = Audit.load(folder / "audit")
     data = TrainingData(
         corpus, open_index(indexed / "index").labels, "sentence", audit.findings, audit.patterns, audit.fingerprint
