@@ -24,9 +24,20 @@ def results(name: str, machine: str = "h200") -> Sequence[SeedResult]:
     return RUNS[name, machine].results
 
 
-def test_every_experiment_but_one_was_run_on_both_machines_and_with_three_seeds() -> None:
-    assert len(RUNS) == 13
-    assert all(len(RUNS[name, "h200"].results) == 3 for name, _ in RUNS if name != "lds")
+def test_every_experiment_but_two_was_run_on_both_machines_and_with_three_seeds() -> None:
+    assert len(RUNS) == 14
+    assert all(len(RUNS[name, "h200"].results) == 3 for name, _ in RUNS if name not in ("lds", "loop"))
+
+
+def test_loop() -> None:
+    for one in (task for result in results("loop", "two_cores") for task in result["tasks"].values()):
+        found, number = one["contenders"], one["num_wrong"]
+        for state in (*found["this loop"], *found["this loop, a reviewer who errs"]):
+            assert state["left"] <= state["left_by_decisions"] < number  # what is not asked makes nothing worse
+            assert state["calibration_error"] < 0.05
+        last = found["this loop"][-1]
+        assert all(last["left"] < others[-1]["left"] for name, others in found.items() if not name.startswith("this"))
+        assert one["ap"]["self-confidence"] < one["ap"]["combined"] < found["this loop"][0]["ap"] < last["ap"]
 
 
 def test_lds() -> None:
