@@ -1,6 +1,6 @@
 """How often patterns are reported where errors are random, and how often planted systematic mistakes are found.
 
-    python experiments/false_patterns.py --out experiments/results/false_patterns.json
+    python experiments/false_patterns.py --first-seed 1000 --out experiments/results/false_patterns.json
 
 Every run has its own invented newswire. Errors are random but clustered, as an annotator's bad days are: in a few
 random documents, a random share of the segments gets a random other type, or no label at all. Findings are what an
@@ -9,6 +9,8 @@ proposal. Nothing in these runs is systematic, so any pattern with a condition i
 have in addition one wrong type for most segments of one type that share a condition: a document's beginning, a text, or
 the token before. It is found if the first pattern is this change under this condition ("first"), or at least a pattern
 of which 80 % is the planted mistake ("first or a part": two conditions may be met by nearly the same segments).
+
+The test of significance was designed while looking at runs with seeds below 1000; the results are from other seeds.
 """
 
 from __future__ import annotations
@@ -86,17 +88,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=400, help="number of runs without a systematic mistake")
     parser.add_argument("--planted", type=int, default=100, help="number of runs with each kind of planted mistake")
+    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first run")
     arguments = parser.parse_args()
-    found: dict[str, Any] = {"documents": NUM_DOCUMENTS, "false": false_patterns(arguments.runs)}
-    found["planted"] = {kind: power(kind, arguments.planted) for kind in PLANTED}
+    first = arguments.first_seed
+    runs, planted = (range(first, first + num) for num in (arguments.runs, arguments.planted))
+    found: dict[str, Any] = {"first seed": first, "documents": NUM_DOCUMENTS, "false": false_patterns(runs)}
+    found["planted"] = {kind: power(kind, planted) for kind in PLANTED}
     report(json.dumps(found, indent=1))
     arguments.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def false_patterns(num_runs: int) -> dict[str, Any]:
+def false_patterns(seeds: range) -> dict[str, Any]:
     """The runs in which a pattern with a condition is reported though none exists."""
     kinds, num_false, num_findings, seconds = Counter[str](), 0, 0, 0.0
-    for seed in range(num_runs):
+    for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             run = make_run(seed, Path(folder))
             start = time.perf_counter()
@@ -108,17 +113,17 @@ def false_patterns(num_runs: int) -> dict[str, Any]:
         for one in false:
             report(f"run {seed}: {one.description}")
     return {
-        **share(num_false, num_runs),
+        **share(num_false, len(seeds)),
         "patterns by kind": dict(kinds),
-        "mean number of findings": num_findings / num_runs,
-        "seconds a run": seconds / num_runs,
+        "mean number of findings": num_findings / len(seeds),
+        "seconds a run": seconds / len(seeds),
     }
 
 
-def power(kind: str, num_runs: int) -> dict[str, Any]:
+def power(kind: str, seeds: range) -> dict[str, Any]:
     """The runs in which a planted mistake is the first pattern."""
     num_first = num_parts = 0
-    for seed in range(num_runs):
+    for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             run = make_run(seed, Path(folder), kind)
             found, _ = find_patterns(run.index, run.findings)
@@ -127,7 +132,7 @@ def power(kind: str, num_runs: int) -> dict[str, Any]:
         num_parts += is_first or run.is_part(found[0])
         if not is_first:
             report(f"{kind} {seed}: planted {run.change} {run.condition}, found {found[0].description}")
-    return {"first": share(num_first, num_runs), "first or a part": share(num_parts, num_runs)}
+    return {"first": share(num_first, len(seeds)), "first or a part": share(num_parts, len(seeds))}
 
 
 def share(count: int, total: int) -> dict[str, Any]:
