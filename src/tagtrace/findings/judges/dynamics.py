@@ -98,6 +98,12 @@ class EpochSums:
     epoch that a resumed run repeats is not added again.
     """
 
+    kept: RunFolder
+    fold: int
+    tagger: Tagger
+    sentences: Sequence[Sentence]
+    sums: dict[str, Tensor]
+    now: Probabilities
     num_epochs: int
 
     def __init__(

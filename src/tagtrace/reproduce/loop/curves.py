@@ -48,6 +48,10 @@ class ReviewState:
 class SimulatedReview:
     """Training data that changes with the decisions of a simulated reviewer; ``state`` says how far it has come."""
 
+    sentences: list[Sentence]
+    reviewer: Reviewer
+    num_decisions: int
+
     def __init__(self, sentences: Sequence[Sentence], reviewer: Reviewer) -> None:
         self.sentences, self.reviewer = list(sentences), reviewer
         self.num_decisions, self._decided = 0, set[tuple[int, int]]()

@@ -113,6 +113,7 @@ class Teaching:
     """The lessons of a project. All methods can be called from any thread; only ``learn`` takes long."""
 
     decisions: Decisions
+    jobs: Jobs
     lesson: Lesson | None
 
     def __init__(self, decisions: Decisions, jobs: Jobs) -> None:
