@@ -15,7 +15,6 @@ from tagtrace.cli.show import show
 from tagtrace.data import Corpus, read_corpus
 from tagtrace.findings import (
     RISK,
-    Change,
     Decided,
     Fixed,
     choose_auto,
@@ -27,7 +26,7 @@ from tagtrace.findings import (
 )
 from tagtrace.findings import fix as fix_corpus
 from tagtrace.findings.fix import default_log
-from tagtrace.review import read_decisions
+from tagtrace.review import teach_by_review
 
 CHOOSING = "--top, --pattern, --min-confidence, --only, --all or --auto"
 
@@ -103,10 +102,9 @@ def _write(fixed: Fixed, target: Path, log: Path, *, overwrite: bool) -> None:
 
 def _auto(corpus: Corpus, findings_file: Path, risk: float | None, project: Path | None) -> Fixed:
     """The decisions of a review, and the findings that are sure enough."""
-    made, decided = list[Change](), Decided()
-    if project is not None:
-        made, decided = read_decisions(project)
-    found = choose_auto(teach(read_findings(findings_file), decided), RISK if risk is None else risk)
+    findings = read_findings(findings_file)
+    made, taught = ([], teach(findings, Decided())) if project is None else teach_by_review(project, findings)
+    found = choose_auto(taught, RISK if risk is None else risk)
     show(str(found))
     return replay(corpus, [*made, *found.changes()])
 

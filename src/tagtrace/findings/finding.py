@@ -66,6 +66,11 @@ class Finding:
         return self.confidence > LIKELY
 
     @property
+    def num_changed(self) -> int:
+        """The number of labels that the proposal would change."""
+        return sum(given != proposed for given, proposed in zip(self.given, self.proposed, strict=True))
+
+    @property
     def change(self) -> str:
         """The given and the proposed types: ``LOC -> ORG``, ``MISC -> O``, ``ORG -> ORG`` if only boundaries differ."""
         return f"{spelled(self.given)} -> {spelled(self.proposed)}"

@@ -8,7 +8,7 @@ from tagtrace.review.decisions.decide import DecisionRequest, Decisions
 from tagtrace.review.decisions.export import Exported, Imported, export, import_log
 from tagtrace.review.open_page import review_project
 from tagtrace.review.project import ProjectFile, read_project_file, write_project_file
-from tagtrace.review.review import Review, open_review, read_decided, read_decisions
+from tagtrace.review.review import Review, open_review, read_decided, teach_by_review
 from tagtrace.review.training_data import TrainingData
 
 __all__ = [
@@ -25,8 +25,8 @@ __all__ = [
     "import_log",
     "open_review",
     "read_decided",
-    "read_decisions",
     "read_project_file",
     "review_project",
+    "teach_by_review",
     "write_project_file",
 ]

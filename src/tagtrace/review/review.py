@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
 
 from tagtrace._checks import DataError, NoLabelsError, TagtraceError
 from tagtrace.data import read_corpus
-from tagtrace.findings import Audit, Change
-from tagtrace.findings.teaching.decided import Decided
+from tagtrace.findings import Audit, Change, Decided, Finding, Taught, finding_features, teach
+from tagtrace.findings.teaching.teach import first_tokens
 from tagtrace.index import Index, open_index
 from tagtrace.review.decisions.database import Store
 from tagtrace.review.decisions.decide import Decisions
@@ -43,7 +47,7 @@ class Review:
     teaching: Teaching = field(init=False)
 
     def __post_init__(self) -> None:
-        self.teaching = Teaching(self.decisions, self.jobs)
+        self.teaching = Teaching(self.decisions, self.jobs, None if self.model is None else self.model.index)
 
     @property
     def data(self) -> TrainingData:
@@ -103,23 +107,40 @@ def read_decided(folder: str | Path) -> Decided:
 
     Accepted and relabelled tokens have their chosen labels, rejected ones their given labels; skipped ones are unknown.
     """
-    return read_decisions(folder)[1]
+    with _opened(folder) as (decisions, _):
+        return read_known(decisions).decided
 
 
-def read_decisions(folder: str | Path) -> tuple[list[Change], Decided]:
-    """The decisions of a project: the changes that an export would make, and all labels that were decided on."""
-    file = read_project_file(folder)
-    data = _training_data(file, open_index(file.index, tagger=file.tagger))
-    if not file.decisions.exists():
-        return [], Decided()
-    store = Store(file.decisions)
-    try:
-        decisions = Decisions(data, store)
+def teach_by_review(folder: str | Path, findings: Sequence[Finding]) -> tuple[list[Change], Taught]:
+    """The changes that an export of a project would make, and what its decisions teach about ``findings``.
+
+    Findings that were skipped count as touched. Raises DataError if a finding is not about the project's data.
+    """
+    with _opened(folder) as (decisions, index):
+        data = decisions.data
+        for one in findings:
+            data.check(one)
         with decisions.reading() as ledger:
             changes = list(decided_changes(ledger))
-        return changes, read_known(decisions).decided
-    finally:
-        store.close()
+        known = read_known(decisions)
+        skipped = {(one.sentence_number, one.start, one.stop) for one in map(data.by_rank.get, known.skipped) if one}
+        taught = teach(findings, known.decided, first_tokens(data.sentences), finding_features(index, findings))
+    is_skipped = torch.tensor([(one.sentence_number, one.start, one.stop) in skipped for one in findings]).bool()
+    return changes, replace(taught, is_touched=taught.is_touched | is_skipped)
+
+
+@contextmanager
+def _opened(folder: str | Path) -> Iterator[tuple[Decisions, Index]]:
+    """The decisions of a project, which may be none, and its index."""
+    file = read_project_file(folder)
+    index = open_index(file.index, tagger=file.tagger)
+    data = _training_data(file, index)
+    with TemporaryDirectory() as empty:
+        store = Store(file.decisions if file.decisions.exists() else Path(empty) / "none.sqlite")
+        try:
+            yield Decisions(data, store), index
+        finally:
+            store.close()
 
 
 def _training_data(file: ProjectFile, index: Index) -> TrainingData:

@@ -47,11 +47,12 @@ class TrainingData:
         self.rank_at: dict[SegmentKey, int] = {}
         self.by_sentence_number: dict[int, list[Finding]] = {}
         for one in self.findings:
-            self._check(one)
+            self.check(one)
             self.rank_at.setdefault((one.sentence_number, one.start, one.stop), one.rank)
             self.by_sentence_number.setdefault(one.sentence_number, []).append(one)
 
-    def _check(self, one: Finding) -> None:
+    def check(self, one: Finding) -> None:
+        """Raise DataError unless a finding is about this data."""
         sentence = self.sentences[one.sentence_number] if 0 <= one.sentence_number < len(self.sentences) else None
         inside = slice(one.start, one.stop)
         if sentence is None or sentence.tokens[inside] != one.tokens or sentence.labels[inside] != one.given:

@@ -161,3 +161,13 @@ def test_a_mistake_under_a_condition_is_a_pattern_amid_random_errors(tmp_path: P
     assert first.condition is not None
     assert (first.change, first.condition.kind, first.condition.value) == ("LOC -> PER", "before", "title1")
     assert not any(one.condition for one in rest)
+
+
+def test_an_excess_below_what_chance_reaches_is_never_clear() -> None:
+    """Excesses may be negative: then twice the largest by chance is less than it."""
+
+    class Often:
+        def highest(self, num: int) -> np.ndarray:
+            return np.where(np.arange(num) % 25 == 0, -0.3, -2.0)  # one in 25 is higher
+
+    assert not are_significant([(-0.31, [Often()])])  # pyright: ignore[reportArgumentType]

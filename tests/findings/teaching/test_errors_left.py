@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tagtrace._checks import OptionError
-from tagtrace.findings.teaching.errors_left import Draws, errors_left, expected_wrong
+from tagtrace.findings.teaching.errors_left import LEAST, Draws, errors_left, expected_wrong
 from tests.findings.teaching.made import made
 
 
@@ -74,3 +74,15 @@ def test_expected_labels_of_findings_are_summed_by_sentence() -> None:
 def test_draws_need_tokens() -> None:
     with pytest.raises(OptionError, match="no tokens to draw from"):
         Draws.of([0, 0], {})
+
+
+def test_few_draws_say_nothing_and_a_checked_corpus_everything() -> None:
+    draws = Draws.of([5] * 300, {}, 0)
+    some = dict.fromkeys(draws.first(LEAST - 1), 0)
+    if len(draws.checked(some)) < LEAST:
+        assert str(errors_left(draws, some, {}, 0)) == "the number of wrong labels is not known yet"
+    rare = errors_left(draws, dict.fromkeys(draws.first(3 * LEAST), 0), {}, 0)
+    assert rare.count == 0.0
+    assert 5.0 < rare.margin < 30.0  # none was seen, and a few may be left
+    every = errors_left(draws, dict.fromkeys(range(300), 2), {}, 590)
+    assert (every.count, every.margin) == (10.0, 0.0)

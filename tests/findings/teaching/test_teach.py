@@ -92,3 +92,19 @@ def test_findings_without_further_scores_can_be_taught() -> None:
     findings = [replace(made(n), scores={}) for n in range(3)]
     assert all(0 < one.confidence < 1 for one in teach(findings, Decided()).findings)
     assert teach([], Decided()).findings == []
+
+
+def test_of_very_many_decisions_those_of_every_rank_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tagtrace.findings.teaching.teach.MAX_LEARNED", 60)
+    good, bad = [made(n) for n in range(40)], [made(n, "Holt", "O", "B-PER") for n in range(40, 140)]
+    decided = Decided({**accept(*good[:30]).labels, **reject(*bad).labels})
+    taught = teach([*good, *bad], decided)
+    assert len(taught.wrong.learned) == 60
+    assert min(one.score for one in taught.findings[30:40]) > 0.7
+
+
+def test_the_token_after_a_finding_touches_it() -> None:
+    """It may continue a segment that the finding ends."""
+    one = made(0, "Varn")
+    touched = [Decided({(0, t): "I-LOC"}).touches(one) for t in range(4)]
+    assert touched == [False, True, True, False]

@@ -140,13 +140,13 @@ def test_findings_that_rise_are_counted(ada: Client, monkeypatch: pytest.MonkeyP
 def test_what_is_left_is_estimated_from_the_sample(ada: Client) -> None:
     """Every club is wrong: 40 labels. The sample is checked, and each wrong label in it corrected."""
     order = ada.review.teaching.draws.first(200)
-    for number in dict.fromkeys(order[:12]):
+    for number in dict.fromkeys(order[:24]):
         (club, *_) = ada.review.data.by_sentence_number[number]
         ada.decide(club.rank)
         ada.confirm(number)
     found = ada.teach()
-    num_fixed, expected, p = len(set(order[:12])), ada.review.teaching.expected, ada.review.teaching.draws.probabilities
-    num_seen = next(place for place, number in enumerate(order) if number not in order[:12])
+    num_fixed, expected, p = len(set(order[:24])), ada.review.teaching.expected, ada.review.teaching.draws.probabilities
+    num_seen = next(place for place, number in enumerate(order) if number not in order[:24])
     terms = [(1 - expected[number]) / p[number] for number in order[:num_seen]]
     assert found["left"] == pytest.approx(sum(expected.values()) + sum(terms) / num_seen - num_fixed)
     assert found["margin"] is not None

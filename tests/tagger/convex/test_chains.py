@@ -139,6 +139,26 @@ def test_scores_that_are_needed_though_far_below_others_take_the_log_space(
     assert float(found.log_z[0]) == pytest.approx(-700.0)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_two_poor_steps_in_a_row_do_not_hide_a_raised_label(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step keeps too little alone, but the only likely path goes through labels 600 and 400 below others."""
+    monkeypatch.setattr(products, "USE_LOOPS", compiled)
+    head = Head(4, LABELS, HeadOptions(constrained=True)).double()  # no I after O
+    head.set_flat(torch.zeros(head.num_parameters, dtype=torch.float64))
+    given = torch.tensor([[0.0, -600.0, -600.0], [-115.0, -400.0, 0.0], [-250.0, -250.0, 0.0]], dtype=torch.float64)
+    lengths = torch.tensor([3])
+    found, expected = make_chain(head, given, lengths), _log_space(head, given, lengths)
+    torch.testing.assert_close(found.log_z, expected.log_z, rtol=1e-12, atol=0)
+    torch.testing.assert_close(found.nodes, expected.nodes, rtol=0, atol=1e-12)
+
+
+def _log_space(head: Head, given: Tensor, lengths: Tensor) -> PaddedChain:
+    edges, start, end = (part.detach().double() for part in head.edge_scores())
+    found = PaddedChain((edges, start, end), given, lengths)
+    assert not found.is_scaled
+    return found
+
+
 @pytest.mark.parametrize("count", [1, Q])
 def test_improbable_labels_do_not_spoil_a_tangent(count: int) -> None:
     """A label that is forbidden after the only probable one is then certain: its sums are far below 1e-30."""

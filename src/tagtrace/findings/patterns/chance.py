@@ -187,7 +187,7 @@ def are_significant(tests: Sequence[tuple[float, Sequence[Chance]]]) -> bool:
             highest = np.max([one.highest(num) for one in chances], axis=0)
             if 1 + int((highest >= excess).sum()) > SIGNIFICANCE * (STAGES[-1] + 1):
                 return False
-            if excess < CLEAR * float(highest.max()):
+            if excess < CLEAR * max(float(highest.max()), 0.0):
                 left.append((excess, chances))
         tests = left
     return True

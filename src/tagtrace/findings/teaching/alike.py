@@ -74,7 +74,8 @@ class Alike:
         """``openings``: by sentence number, the first token of its document; ``features`` (F, D): means of tokens."""
         rows = [numbers_of(one) for one in findings]
         shared = {kind: [name(one) for one in findings] for kind, name in GROUPS.items()}
-        shared[OPENING] = [(openings or {}).get(one.sentence_number, "") for one in findings]
+        if openings is not None:
+            shared[OPENING] = [openings.get(one.sentence_number, "") for one in findings]
         codes = {
             kind: _numbered(zip((one.change for one in findings), names, strict=True)) for kind, names in shared.items()
         }
@@ -84,21 +85,21 @@ class Alike:
         """m (F,)"""
         return prior.bias + self.numbers @ torch.tensor(prior.weights, dtype=torch.float64)
 
-    def covariance(self, prior: Prior, some: Tensor) -> Tensor:
-        """K (n, F) of the findings ``some`` (n,) with all."""
-        found = prior.constant**2 + prior.slopes**2 * self.numbers[some] @ self.numbers.T
-        for kind, size in prior.groups.items():
-            code = self.codes[kind]
-            found += size**2 * (code[some].unsqueeze(1) == code)
+    def covariance(self, prior: Prior, some: Tensor, others: Tensor | None = None) -> Tensor:
+        """K (n, m) of the findings ``some`` (n,) with ``others`` (m,), or with all."""
+        every = slice(None) if others is None else others
+        found = prior.constant**2 + prior.slopes**2 * self.numbers[some] @ self.numbers[every].T
+        for kind, code in self.codes.items():
+            found += prior.groups[kind] ** 2 * (code[some].unsqueeze(1) == code[every]).double()
         if self.vectors is not None:
             code = self.codes["change"]
-            size = prior.near**2 + prior.near_change**2 * (code[some].unsqueeze(1) == code)
-            found += size * (self.vectors[some] @ self.vectors.T)
+            size = prior.near**2 + prior.near_change**2 * (code[some].unsqueeze(1) == code[every]).double()
+            found += size * (self.vectors[some] @ self.vectors[every].T)
         return found
 
     def variance(self, prior: Prior) -> Tensor:
         """The diagonal of K, (F,)."""
-        sizes = prior.constant**2 + sum(size**2 for size in prior.groups.values())
+        sizes = prior.constant**2 + sum(prior.groups[kind] ** 2 for kind in self.codes)
         if self.vectors is not None:
             sizes += prior.near**2 + prior.near_change**2
         return sizes + prior.slopes**2 * self.numbers.square().sum(1)

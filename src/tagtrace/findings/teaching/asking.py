@@ -48,7 +48,7 @@ def next_questions(
     """The next ``count`` questions after ``num_asked``; sentences that are ``checked`` are not asked about again."""
     wanted: list[Reason] = [CYCLE[(num_asked + k) % len(CYCLE)] for k in range(count)]
     is_open = ~taught.is_decided
-    sampled = iter(_sampled(draws, checked, wanted.count("sample")))
+    sampled = iter(draws.new(checked, wanted.count("sample")))
     teaching = iter(_teaching(taught, is_open, wanted.count("teaches")))
     likely = iter(_likely(taught, is_open, count + wanted.count("teaches")))
     found, taken = list[Question](), set[int]()
@@ -70,16 +70,7 @@ def next_questions(
 
 def num_changed(findings: Sequence[Finding]) -> Tensor:
     """The number of labels that each finding would change, (F,) float64."""
-    counts = [sum(a != b for a, b in zip(one.given, one.proposed, strict=True)) for one in findings]
-    return torch.tensor(counts, dtype=torch.float64)
-
-
-def _sampled(draws: Draws, checked: Collection[int], count: int) -> list[int]:
-    found, size = dict[int, None](), 16
-    while len(found) < count and size <= 64 * max(len(draws.probabilities), 16):
-        found = dict.fromkeys(number for number in draws.first(size) if number not in checked)
-        size *= 2
-    return list(found)[:count]
+    return torch.tensor([one.num_changed for one in findings], dtype=torch.float64)
 
 
 def _likely(taught: Taught, is_open: Tensor, count: int) -> list[int]:
@@ -110,10 +101,10 @@ def _teaching(taught: Taught, is_open: Tensor, count: int) -> list[int]:
 def _posterior_covariance(taught: Taught, places: Tensor) -> Tensor:
     """S (m, m) of findings (m,)."""
     answer, alike = taught.wrong, taught.alike
-    covariance = alike.covariance(WRONG, places)[:, places]
+    covariance = alike.covariance(WRONG, places, places)
     if answer.posterior is None:
         return covariance
-    known = alike.covariance(WRONG, answer.learned)[:, places]  # (n, m)
+    known = alike.covariance(WRONG, answer.learned, places)  # (n, m)
     left = torch.linalg.solve_triangular(
         answer.posterior.factor, answer.posterior.root.unsqueeze(1) * known, upper=False
     )

@@ -26,8 +26,8 @@ class Decided:
         return len(self.labels)
 
     def touches(self, finding: Finding) -> bool:
-        """Whether a label of the finding's tokens is decided."""
-        return any((finding.sentence_number, t) in self.labels for t in range(finding.start, finding.stop))
+        """Whether a label of the finding's tokens is decided, or of the token after it, which may continue them."""
+        return any((finding.sentence_number, t) in self.labels for t in range(finding.start, finding.stop + 1))
 
     def outcome(self, finding: Finding) -> tuple[bool | None, bool | None]:
         """Whether the given labels of a finding are wrong, and whether the proposed ones are right; None: not known."""

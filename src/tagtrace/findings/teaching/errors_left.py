@@ -6,13 +6,15 @@ asked again). With w_i the number of its wrong labels and m_i what the model exp
     T = sum_i m_i + (1/n) sum over draws j of (w_j - m_j) / pi_j
 
 is unbiased for the number of all wrong labels whatever the model believes (Hansen and Hurwitz 1943, of the model's
-errors), and precise where it is right. Its variance is estimated from the spread of the n terms. pi grows with what the
-model expects and with length, so that sentences without findings are drawn too.
+errors), as long as m does not depend on the draws, and precise where it is right. Its variance is estimated from the
+spread of the n terms and of one more, a wrong label that the draws have missed: where errors are rare, the interval is
+approximate. pi grows with what the model expects and with length, so that sentences without findings are drawn too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +22,10 @@ import numpy as np
 from tagtrace._checks import OptionError
 from tagtrace.findings.finding import Finding
 
+LEAST = 20
+"""Minimum number of draws for an estimate."""
+STUDENT = 2.1
+"""Quantile of Student's distribution for so many."""
 UNIFORM = 0.5
 """Share of the draws that depend on nothing but a sentence's length."""
 
@@ -30,11 +36,11 @@ class ErrorsLeft:
 
     count: float
     margin: float
-    """Half the width of the 95 % interval; infinite with fewer than two draws."""
+    """Half the width of an interval of about 95 %; infinite with fewer than ``LEAST`` draws."""
     num_draws: int
 
     def __str__(self) -> str:
-        if self.num_draws < 2:
+        if not math.isfinite(self.margin):
             return "the number of wrong labels is not known yet"
         return f"about {self.count:,.0f} ± {self.margin:,.0f} wrong labels left"
 
@@ -68,13 +74,30 @@ class Draws:
             .tolist()
         )
 
+    def new(self, known: Collection[int], count: int) -> list[int]:
+        """The first ``count`` sentences that are drawn and not ``known``; fewer if there are no more."""
+        found = dict.fromkeys(number for number in self._long(count, known) if number not in known)
+        return list(found)[:count]
+
+    def checked(self, known: Collection[int]) -> list[int]:
+        """The draws up to the first whose sentence is not ``known``."""
+        numbers = self._long(1, known)
+        stop = next((place for place, number in enumerate(numbers) if number not in known), len(numbers))
+        return numbers[:stop]
+
+    def _long(self, count: int, known: Collection[int]) -> list[int]:
+        """Draws that have ``count`` different sentences which are not ``known``, unless that takes too many."""
+        size, most = 16, 64 * max(len(self.probabilities), 16)
+        while len(set(self.first(size)).difference(known)) < count and size < most:
+            size *= 2
+        return self.first(size)
+
 
 def expected_wrong(findings: Sequence[Finding], probabilities: Sequence[float]) -> dict[int, float]:
     """The number of wrong labels that findings lead to expect in each sentence, by sentence number."""
     found: dict[int, float] = {}
     for one, p in zip(findings, probabilities, strict=True):
-        changed = sum(given != proposed for given, proposed in zip(one.given, one.proposed, strict=True))
-        found[one.sentence_number] = found.get(one.sentence_number, 0.0) + p * changed
+        found[one.sentence_number] = found.get(one.sentence_number, 0.0) + p * one.num_changed
     return found
 
 
@@ -85,25 +108,14 @@ def errors_left(draws: Draws, seen: Mapping[int, int], expected: Mapping[int, fl
     model expects of every sentence, of checked ones too as it would without these decisions (``Belief.apart``);
     ``num_fixed``: labels that were corrected.
     """
-    numbers = _checked(draws, seen)
+    if len(seen) == len(draws.probabilities):
+        return ErrorsLeft(max(float(sum(seen.values()) - num_fixed), 0.0), 0.0, len(seen))
+    numbers = draws.checked(seen)
     residuals = np.array([(seen[i] - expected.get(i, 0.0)) / draws.probabilities[i] for i in numbers])
-    known = {i: float(count) for i, count in seen.items()}
-    total = sum({**expected, **known}.values())  # what is known needs no model
-    if len(numbers) < 2:
-        return ErrorsLeft(max(total - num_fixed, 0.0), float("inf"), len(numbers))
+    if len(numbers) < LEAST:
+        known = {i: float(count) for i, count in seen.items()}
+        return ErrorsLeft(max(sum({**expected, **known}.values()) - num_fixed, 0.0), float("inf"), len(numbers))
     estimate = sum(expected.values()) + residuals.mean()
-    margin = 1.96 * residuals.std(ddof=1) / len(numbers) ** 0.5
-    return ErrorsLeft(max(float(estimate) - num_fixed, 0.0), float(margin), len(numbers))
-
-
-def _checked(draws: Draws, seen: Mapping[int, int]) -> list[int]:
-    """The draws up to the first whose sentence was not checked."""
-    count = 16
-    while True:
-        numbers = draws.first(count)
-        stop = next((place for place, number in enumerate(numbers) if number not in seen), None)
-        if stop is not None:
-            return numbers[:stop]
-        if count > 64 * max(len(draws.probabilities), 16):
-            return numbers
-        count *= 2
+    unseen = residuals.mean() + len(draws.probabilities)  # one wrong label more in a sentence of mean probability
+    spread = float(np.append(residuals, unseen).std(ddof=1))
+    return ErrorsLeft(max(float(estimate) - num_fixed, 0.0), STUDENT * spread / len(numbers) ** 0.5, len(numbers))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from tagtrace.data.sentence import Sentence
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.teaching.alike import Alike, Prior
 from tagtrace.findings.teaching.calibration import calibrate
@@ -25,7 +26,7 @@ from tagtrace.findings.teaching.process import Posterior, learn, probability
 from tagtrace.index import Index
 
 MAX_LEARNED = 2000
-"""Maximum number of decided findings that are learned from, the last ones in the list: the cost grows with its cube."""
+"""Maximum number of decided findings that are learned from, evenly spaced in the list: the cost grows with its cube."""
 
 WRONG = Prior(
     bias=-1.5,
@@ -122,10 +123,21 @@ def finding_features(index: Index, findings: Sequence[Finding]) -> Tensor:
     return found
 
 
+def first_tokens(sentences: Sequence[Sentence]) -> dict[int, str]:
+    """The first token of each sentence's document, by sentence number; sentences without a document are left out."""
+    first, found = dict[str, str](), dict[int, str]()
+    for number, sentence in enumerate(sentences):
+        if sentence.document and sentence.tokens:
+            found[number] = first.setdefault(sentence.document, sentence.tokens[0])
+    return found
+
+
 def answer(alike: Alike, prior: Prior, known: Sequence[bool | None]) -> Belief:
     """What is believed where nothing is known (None), given what is."""
     mean, variance = alike.mean(prior), alike.variance(prior)
-    learned = torch.tensor([i for i, value in enumerate(known) if value is not None][-MAX_LEARNED:], dtype=torch.long)
+    learned = torch.tensor([i for i, value in enumerate(known) if value is not None], dtype=torch.long)
+    if len(learned) > MAX_LEARNED:
+        learned = learned[torch.linspace(0, len(learned) - 1, MAX_LEARNED).long()]
     if not len(learned):
         found = probability(mean, variance)
         return Belief(found, found, variance, None, learned)

@@ -26,7 +26,7 @@ from tagtrace.findings.patterns.conditions import NumberedText
 from tagtrace.findings.ranking.proposals import propose
 from tagtrace.findings.ranking.suspicion import suspicion
 from tagtrace.findings.ranking.truth import average_precision
-from tagtrace.findings.teaching.teach import finding_features
+from tagtrace.findings.teaching.teach import finding_features, first_tokens
 from tagtrace.index import Index
 from tagtrace.reproduce.loop.curves import follow, head_f1, whole_f1
 from tagtrace.reproduce.loop.loop_tables import ERRING, LOOP, check, draw, headlines, table
@@ -120,17 +120,20 @@ class TaskRun:
             "f1": {"noisy": f1(given), "true": f1(true)},
             "contenders": {},
         }  # fmt: skip
-        features = finding_features(index, findings)
+        features, openings = finding_features(index, findings), first_tokens(given)
         for who, rate in ((LOOP, 0.0), (ERRING, self.options.error_rate)):
             states = taught_states(
-                given, findings, self._reviewer(rate), self.options.counts, seed=self.seed, features=features
-            )
+                given, findings, self._reviewer(rate), self.options.counts, seed=self.seed, openings=openings,
+                features=features,
+            )  # fmt: skip
             trains = f1 if who == LOOP else None  # trainings take longest
             found["contenders"][who] = [self._taught(one, index, scores, wrong, trains) for one in states]
         for order, who in ORDERS.items():
             places = order_places(order, index, opinions, 4 * max(self.options.counts), self.seed)
             states = follow(given, places, self._reviewer(0.0), self.options.counts)
-            found["contenders"][who] = [{"left": one.num_wrong, "f1": f1(one.sentences)} for one in states]
+            found["contenders"][who] = [
+                {"left": one.num_wrong, "read": one.num_read, "f1": f1(one.sentences)} for one in states
+            ]
         return found
 
     def _opinions(self, index: Index, tagger: Tagger) -> list[Probabilities]:
@@ -171,6 +174,7 @@ class TaskRun:
         fixed, trusted, given = one.fixed(), one.trusted(), list(self.task.corpus.sentences)
         found: SeedResult = {
             "left_by_decisions": one.state.num_wrong,
+            "read": one.state.num_read,
             "left": num_wrong(fixed, self.task.true),
             "auto": {"labels": one.auto.num_labels, "fixed": one.auto.num_fixed, "broken": one.auto.num_broken},
             "estimate": [one.left.count, one.left.margin],

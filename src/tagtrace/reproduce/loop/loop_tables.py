@@ -47,9 +47,12 @@ def table(results: Sequence[SeedResult]) -> str:
 BELIEFS: dict[str, Callable[[SeedResult], float]] = {
     "AP, out-of-sample self-confidence": lambda one: one["ap"]["self-confidence"],
     "AP, combined": lambda one: one["ap"]["combined"],
-    "AP after the first count": lambda one: one["contenders"][LOOP][0]["ap"],
-    "AP after the last count": lambda one: one["contenders"][LOOP][-1]["ap"],
+    "AP after the first count, of what is not decided": lambda one: one["contenders"][LOOP][0]["ap"],
+    "AP after the last count, of what is not decided": lambda one: one["contenders"][LOOP][-1]["ap"],
     "calibration error after the last count": lambda one: one["contenders"][LOOP][-1]["calibration_error"],
+    "share of wrong labels left by decisions alone": lambda one: (
+        one["contenders"][LOOP][-1]["left_by_decisions"] / max(one["num_wrong"], 1)
+    ),
     "estimate of wrong labels left / true": lambda one: (
         one["contenders"][LOOP][-1]["estimate"][0] / max(one["contenders"][LOOP][-1]["left_by_decisions"], 1)
     ),
@@ -64,6 +67,8 @@ def _value(task: SeedResult, name: str, key: str, place: int) -> float | None:
             return 1.0 if name == "noisy labels" else 0.0
         found = task["contenders"].get(name)
         return None if found is None else found[place]["left"] / max(number, 1)
+    if key == "read":
+        return task["contenders"][name][place]["read"] if name in task["contenders"] else None
     ends = {"noisy labels": task["f1"]["noisy"], "true labels": task["f1"]["true"],
             "noisy, then trusted": loop["f1_noisy_then_trusted"],
             "this loop, fixed, then trusted": loop["f1_fixed_then_trusted"]}  # fmt: skip

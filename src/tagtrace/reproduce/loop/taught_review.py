@@ -102,17 +102,19 @@ def _num_wrong(given: Sequence[Sentence], labels: Mapping[tuple[int, int], str],
 
 
 def token_ap(state: TaughtState, suspicion: Tensor, starts: Tensor, wrong: Tensor) -> float:
-    """AP of all training tokens: by the probability of their finding, and by ``suspicion`` (N,) where there is none.
+    """AP of all tokens that are not decided: by the probability of their finding, or else by ``suspicion`` (N,).
 
     With p that the given labels of a finding are wrong and r that the proposed ones are right, a label that would
     change is wrong with about r + (p - r) / 2, one that would stay with (p - r) / 2.
     """
-    scores = suspicion.double() - suspicion.double().max() - 1.0  # below every probability
+    scores, is_open = suspicion.double() - suspicion.double().max() - 1.0, torch.ones(len(wrong), dtype=torch.bool)
     for one in state.taught.findings:
         row, rest = int(starts[one.sentence_number]) + one.start, 0.5 * max(one.score - one.confidence, 0.0)
         for t, (given, proposed) in enumerate(zip(one.given, one.proposed, strict=True)):
             scores[row + t] = max(float(scores[row + t]), rest + (one.confidence if given != proposed else 0.0))
-    return average_precision(scores, wrong)
+    for number, t in state.decided.labels:
+        is_open[int(starts[number]) + t] = False
+    return average_precision(scores[is_open], wrong[is_open])
 
 
 def calibration_error(state: TaughtState, true: Sequence[Sentence]) -> float:

@@ -15,16 +15,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from torch import Tensor
+
 from tagtrace._checks import OptionError, TagtraceError
 from tagtrace._progress import Progress
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.teaching.asking import Question, next_questions
 from tagtrace.findings.teaching.decided import Decided, Place
 from tagtrace.findings.teaching.errors_left import Draws, ErrorsLeft, errors_left, expected_wrong
-from tagtrace.findings.teaching.teach import Taught, teach
+from tagtrace.findings.teaching.teach import Taught, finding_features, first_tokens, teach
+from tagtrace.index import Index
 from tagtrace.review.decisions.decide import Decisions
 from tagtrace.review.model.jobs import Jobs
-from tagtrace.review.training_data import TrainingData
 
 EVERY = 10
 """Number of decisions after which findings are ranked again."""
@@ -100,24 +102,17 @@ def read_known(decisions: Decisions) -> Known:
     return Known(Decided(labels), checked, num_fixed, num_decisions, skipped, version)
 
 
-def first_tokens(data: TrainingData) -> dict[int, str]:
-    """The first token of each sentence's document, by sentence number; sentences without a document are left out."""
-    first, found = dict[str, str](), dict[int, str]()
-    for number, sentence in enumerate(data.sentences):
-        if sentence.document and sentence.tokens:
-            found[number] = first.setdefault(sentence.document, sentence.tokens[0])
-    return found
-
-
 class Teaching:
     """The lessons of a project. All methods can be called from any thread; only ``learn`` takes long."""
 
     decisions: Decisions
     jobs: Jobs
+    index: Index | None
     lesson: Lesson | None
 
-    def __init__(self, decisions: Decisions, jobs: Jobs) -> None:
-        self.decisions, self.jobs, self.lesson = decisions, jobs, None
+    def __init__(self, decisions: Decisions, jobs: Jobs, index: Index | None = None) -> None:
+        """With the ``index`` of the data, findings are also compared by their features."""
+        self.decisions, self.jobs, self.index, self.lesson = decisions, jobs, index, None
         self._lock = threading.Lock()
         self._job: int | None = None
         self._tried = 0  # the version of the last attempt
@@ -172,12 +167,16 @@ class Teaching:
 
     @cached_property
     def _openings(self) -> dict[int, str]:
-        return first_tokens(self.decisions.data)
+        return first_tokens(self.decisions.data.sentences)
+
+    @cached_property
+    def _features(self) -> Tensor | None:
+        return None if self.index is None else finding_features(self.index, self.decisions.data.findings)
 
     @cached_property
     def expected(self) -> dict[int, float]:
         """The number of wrong labels that the findings lead to expect before any decision, by sentence number."""
-        before = teach(self.decisions.data.findings, Decided(), self._openings)
+        before = teach(self.decisions.data.findings, Decided(), self._openings, self._features)
         return expected_wrong(before.findings, before.wrong.probabilities.tolist())
 
     @cached_property
@@ -186,7 +185,7 @@ class Teaching:
 
     def learn(self, known: Known) -> Lesson:
         """The lesson that follows from decisions."""
-        taught = teach(self.decisions.data.findings, known.decided, self._openings)
+        taught = teach(self.decisions.data.findings, known.decided, self._openings, self._features)
         left = errors_left(self.draws, known.checked, self.expected, known.num_fixed)
         questions = self._questions(taught, known)
         chances = _chances(taught, questions)

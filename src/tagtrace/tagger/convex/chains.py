@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LEAST_DEPTH = 100.0
 """Emissions are not raised to less than this below the largest."""
+IMPROBABLE = 1e-13
+"""The largest probability of labels that were raised, in a sentence."""
 SAFE_SINGLE = 1e-30
 """As SAFE_SCALE, for float32."""
 NEGLIGIBLE = {torch.float32: 1e-9, torch.float64: 1e-15}
@@ -126,13 +128,13 @@ def make_chain(head: Head, emissions: Tensor, lengths: Tensor, *, has_ends: bool
     if not has_ends:
         start, end = torch.zeros_like(start), torch.zeros_like(end)
     tables = (edges, start, end)
-    raised, safe = raised_emissions(emissions, *tables)
+    raised = raised_emissions(emissions, *tables)
     if emissions.device.type == "cpu" and compiled_loops() is not None:
         found = CompiledChain(tables, raised, lengths)
-        if found.smallest > safe:
+        if found.smallest > SAFE_SCALE and _are_improbable(found, emissions, raised):
             return found
     found = PaddedChain(tables, raised, lengths)
-    if raised is emissions or (isinstance(found.run, ScaledRun) and found.run.smallest_scale() > safe):
+    if raised is emissions or (found.is_scaled and _are_improbable(found, emissions, raised)):
         return found
     return PaddedChain(tables, emissions, lengths)
 
@@ -332,18 +334,26 @@ class CompiledChain(Chain):
         return [part.to(dtype).numpy() for part in parts]
 
 
-def raised_emissions(emissions: Tensor, *parts: Tensor) -> tuple[Tensor, float]:
-    """Emissions (n, C) with which scaling cannot underflow, and the scale above which they have the same marginals.
+def raised_emissions(emissions: Tensor, *parts: Tensor) -> Tensor:
+    """Emissions (n, C) with which scaling cannot underflow: none is further than ``depth`` below its token's largest.
 
-    Labels that are further below the likeliest of their token than ``depth`` are raised to it: exp(-depth) of the
-    probability, and less than rounding of what any step keeps if that is more than exp(-depth) / eps.
+    If the labels that were raised are improbable all the same (``_are_improbable``), so are the paths through them, and
+    everything else is what it would be without raising them.
     """
     depth = SAFE_SPREAD - 1.0 - spread(emissions[:0], *parts)
     if depth < LEAST_DEPTH or spread(emissions, *parts) < SAFE_SPREAD:
-        return emissions, SAFE_SCALE
+        return emissions
     low = emissions.amax(1, keepdim=True) - depth
-    raised = torch.where(emissions == -torch.inf, emissions, torch.maximum(emissions, low))
-    return raised, math.exp(-depth) / torch.finfo(torch.float64).eps
+    return torch.where(emissions == -torch.inf, emissions, torch.maximum(emissions, low))
+
+
+def _are_improbable(chain: Chain, emissions: Tensor, raised: Tensor) -> bool:
+    """Whether the labels that were raised have hardly any probability in any sentence, taken together."""
+    if raised is emissions:
+        return True
+    found = torch.where(raised > emissions, chain.nodes, 0.0).sum(1)  # (n,)
+    owner = torch.repeat_interleave(torch.arange(len(chain.lengths)), chain.lengths).to(found.device)
+    return bool((found.new_zeros(len(chain.lengths)).index_add(0, owner, found) <= IMPROBABLE).all())
 
 
 def live_sentences(is_live: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
