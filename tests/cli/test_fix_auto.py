@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -104,3 +107,47 @@ def test_wrong_combinations_are_refused(
     findings = project / "audit" / "findings.jsonl"
     refused(tagtrace("fix", indexed / "train.conll", findings, target, *options), message)
     assert not target.exists()
+
+
+@pytest.mark.parametrize("name", ["decisions.sqlite", "project.json"])
+def test_files_of_the_review_are_never_overwritten(name: str, project: Path, indexed: Path) -> None:
+    target, findings = project / "project" / name, project / "audit" / "findings.jsonl"
+    before = target.read_bytes()
+    options = ("--auto", "--decisions", project / "project", "--overwrite")
+    refused(tagtrace("fix", indexed / "train.conll", findings, target, *options), "which is never overwritten")
+    assert target.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "sentence_number = 999999", "sentence_number = -1", "given = 'notjson'", "labels = '[\"B-XYZ\"]'",
+        "start = 500, stop = 501",
+    ],
+)  # fmt: skip
+def test_damaged_decisions_are_refused(damage: str, project: Path, indexed: Path, tmp_path: Path) -> None:
+    shutil.copytree(project / "project", tmp_path / "project")
+    with closing(sqlite3.connect(tmp_path / "project" / "decisions.sqlite")) as database:
+        for (name,) in database.execute("select name from sqlite_master where type = 'trigger'").fetchall():
+            database.execute(f"drop trigger {name}")
+        database.execute(f"update decision set {damage}")
+        database.commit()
+    target, findings = tmp_path / "fixed.conll", project / "audit" / "findings.jsonl"
+    asked = ("fix", indexed / "train.conll", findings, target, "--auto", "--decisions", tmp_path / "project")
+    refused(tagtrace(*asked), "decisions")
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("value", ["NaN", "1e999", "1" + "0" * 400])
+def test_findings_with_impossible_numbers_are_refused(value: str, project: Path, indexed: Path, tmp_path: Path) -> None:
+    lines = (project / "audit" / "findings.jsonl").read_text().splitlines()
+    lines[0] = lines[0].replace('"doubt": 0.8', f'"doubt": {value}')
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("\n".join(lines))
+    refused(tagtrace("fix", indexed / "train.conll", bad, tmp_path / "o.conll", "--auto"), "bad.jsonl", "not a finding")
+
+
+def test_findings_of_the_same_rank_are_refused(project: Path, indexed: Path, tmp_path: Path) -> None:
+    twice, lines = tmp_path / "twice.jsonl", (project / "audit" / "findings.jsonl").read_text()
+    twice.write_text(lines + lines)
+    refused(tagtrace("fix", indexed / "train.conll", twice, tmp_path / "o.conll", "--auto"), "have the rank 1")

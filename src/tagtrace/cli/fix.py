@@ -25,8 +25,9 @@ from tagtrace.findings import (
     teach,
 )
 from tagtrace.findings import fix as fix_corpus
-from tagtrace.findings.fix import default_log
-from tagtrace.review import teach_by_review
+from tagtrace.findings.fix import check_ranks, default_log
+from tagtrace.review import read_project_file, teach_by_review
+from tagtrace.review.project import MARKER
 
 CHOOSING = "--top, --pattern, --min-confidence, --only, --all or --auto"
 
@@ -66,9 +67,8 @@ def fix(data_file: Path, findings_file: Path, target: Path, **values: Any) -> No
     """
     options = read_options(values)
     log = values["log_file"] or default_log(target)
-    check_outputs(
-        {"OUT": target, "the log": log}, {"DATA": data_file, "FINDINGS": findings_file}, overwrite=values["overwrite"]
-    )
+    inputs = {"DATA": data_file, "FINDINGS": findings_file, **_project_files(values["decisions"])}
+    check_outputs({"OUT": target, "the log": log}, inputs, overwrite=values["overwrite"])
     conditions = {name: values[name] for name in ("top", "patterns", "min_confidence")}
     conditions["ranks"] = _ranks(values["ranks"])
     is_choosing = values["everything"] or any(value not in (None, (), set()) for value in conditions.values())
@@ -100,11 +100,26 @@ def _write(fixed: Fixed, target: Path, log: Path, *, overwrite: bool) -> None:
     show(f"wrote {log}: the log of changes, which --replay repeats")
 
 
+def _project_files(folder: Path | None) -> dict[str, Path]:
+    """The files of a review that must not be overwritten."""
+    if folder is None:
+        return {}
+    file = read_project_file(folder)
+    audit = {} if file.audit is None else {"a file of the audit": file.audit / "audit.json"}
+    return {
+        "the decisions": file.decisions, "the project": file.folder / MARKER, "the data of the project": file.data,
+        "a file of the index": file.index / "manifest.json", **audit,
+    }  # fmt: skip
+
+
 def _auto(corpus: Corpus, findings_file: Path, risk: float | None, project: Path | None) -> Fixed:
     """The decisions of a review, and the findings that are sure enough."""
     findings = read_findings(findings_file)
+    check_ranks(findings)
     made, taught = ([], teach(findings, Decided())) if project is None else teach_by_review(project, findings)
     found = choose_auto(taught, RISK if risk is None else risk)
+    if project is not None:
+        show(f"{len(made):,} changes were decided in {project}")
     show(str(found))
     return replay(corpus, [*made, *found.changes()])
 

@@ -33,8 +33,8 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper: print its table and write its figures to OUT.
 
-    NAME is exact, artifact, errors, noise, dosage, sensitivity, lds, directed, or all. Finished seeds, trained taggers
-    and indexes are kept in OUT, so an interrupted run resumes when the same command is run again.
+    NAME is exact, artifact, errors, noise, dosage, sensitivity, lds, directed, loop, or all. Finished seeds, trained
+    taggers and indexes are kept in OUT, so an interrupted run resumes when the same command is run again.
     """
     setting = Setting(data, out, encoder, quick, pick_device(device), lambda line: click.echo(line, err=True), jobs)
     numbers = parse_seeds(seeds)

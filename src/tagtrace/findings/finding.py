@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -104,7 +106,12 @@ def _is_int(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return _is_int(value) or isinstance(value, float)
+    """Whether it is a number that a float can hold."""
+    return isinstance(value, float) or (_is_int(value) and abs(value) <= sys.float_info.max)
+
+
+def _is_finite(value: Any) -> bool:
+    return _is_number(value) and math.isfinite(value)
 
 
 def _check(record: Any) -> None:
@@ -121,9 +128,10 @@ def _check(record: Any) -> None:
 _KINDS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("sentence", "document"), lambda value: isinstance(value, str)),
     **dict.fromkeys(("rank", "sentence_number", "start", "stop", "line"), _is_int),
-    **dict.fromkeys(("score", "confidence"), _is_number),
+    "score": _is_number,
+    "confidence": _is_finite,
     **dict.fromkeys(_LISTS, lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value)),
-    "scores": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+    "scores": lambda value: isinstance(value, dict) and all(map(_is_finite, value.values())),
     "pattern": lambda value: value is None or _is_int(value),
 }
 """By field, whether a value that was read from JSON has the right type."""

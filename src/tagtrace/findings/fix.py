@@ -146,10 +146,7 @@ def choose_findings(
     if top is None and min_confidence is None and not patterns and not ranks:
         raise OptionError("no finding is chosen; give top, patterns, min_confidence or ranks")
     found = sorted(findings, key=lambda one: one.rank)
-    known = Counter(one.rank for one in found)
-    for rank, times in known.items():
-        if times > 1:
-            raise DataError(f"{times} findings have the rank {rank}; give the findings of one audit")
+    known = check_ranks(found)
     if top is not None and top < 1:
         raise OptionError(f"top {top}: must be at least 1")
     if min_confidence is not None and not 0 <= min_confidence <= 1:
@@ -168,6 +165,15 @@ def choose_findings(
     if not chosen:
         raise OptionError("no finding meets all conditions; drop one of them")
     return chosen
+
+
+def check_ranks(findings: Iterable[Finding]) -> Collection[int]:
+    """The ranks of findings; raises DataError if two have the same."""
+    known = Counter(one.rank for one in findings)
+    for rank, times in known.items():
+        if times > 1:
+            raise DataError(f"{times} findings have the rank {rank}; give the findings of one audit")
+    return known
 
 
 def fix(corpus: Corpus, findings: Iterable[Finding]) -> Fixed:

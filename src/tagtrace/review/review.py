@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from tagtrace.review.decisions.export import decided_changes
 from tagtrace.review.model.jobs import Jobs
 from tagtrace.review.model.mispredictions import HeldOut
 from tagtrace.review.model.model import Model
-from tagtrace.review.model.teaching import Teaching, read_known
+from tagtrace.review.model.teaching import Known, Teaching, read_known
 from tagtrace.review.project import ProjectFile, read_project_file
 from tagtrace.review.training_data import TrainingData
 from tagtrace.tagger import Tagger
@@ -108,7 +109,7 @@ def read_decided(folder: str | Path) -> Decided:
     Accepted and relabelled tokens have their chosen labels, rejected ones their given labels; skipped ones are unknown.
     """
     with _opened(folder) as (decisions, _):
-        return read_known(decisions).decided
+        return _read(decisions)[1].decided
 
 
 def teach_by_review(folder: str | Path, findings: Sequence[Finding]) -> tuple[list[Change], Taught]:
@@ -120,13 +121,32 @@ def teach_by_review(folder: str | Path, findings: Sequence[Finding]) -> tuple[li
         data = decisions.data
         for one in findings:
             data.check(one)
-        with decisions.reading() as ledger:
-            changes = list(decided_changes(ledger))
-        known = read_known(decisions)
+        changes, known = _read(decisions)
         skipped = {(one.sentence_number, one.start, one.stop) for one in map(data.by_rank.get, known.skipped) if one}
         taught = teach(findings, known.decided, first_tokens(data.sentences), finding_features(index, findings))
     is_skipped = torch.tensor([(one.sentence_number, one.start, one.stop) in skipped for one in findings]).bool()
     return changes, replace(taught, is_touched=taught.is_touched | is_skipped)
+
+
+def _read(decisions: Decisions) -> tuple[list[Change], Known]:
+    """What was decided; raises DataError if the database cannot be read or does not fit the data."""
+    data, path = decisions.data, decisions.store.path
+    try:
+        with decisions.reading() as ledger:
+            changes = list(decided_changes(ledger))
+        known = read_known(decisions)
+        data.labels.encode(tuple(known.decided.labels.values()))
+    except (sqlite3.Error, ValueError, IndexError, KeyError, TypeError, AttributeError, TagtraceError) as error:
+        raise _unreadable(path, error) from None
+    if any(number < 0 for number, _ in known.decided.labels):
+        raise _unreadable(path, "a decision is about a sentence that does not exist")
+    return changes, known
+
+
+def _unreadable(path: Path, problem: object) -> DataError:
+    return DataError(
+        f"{path}: the decisions cannot be read ({problem}); close other programs that use it, or restore it"
+    )
 
 
 @contextmanager
@@ -138,7 +158,11 @@ def _opened(folder: str | Path) -> Iterator[tuple[Decisions, Index]]:
     with TemporaryDirectory() as empty:
         store = Store(file.decisions if file.decisions.exists() else Path(empty) / "none.sqlite")
         try:
-            yield Decisions(data, store), index
+            try:
+                decisions = Decisions(data, store)
+            except (sqlite3.Error, ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
+                raise _unreadable(file.decisions, error) from None
+            yield decisions, index
         finally:
             store.close()
 

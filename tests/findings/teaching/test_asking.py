@@ -102,3 +102,13 @@ def test_auto_applies_nothing_that_is_rather_right() -> None:
     rejected = teach(findings, Decided.of((one.sentence_number, 1, one.given) for one in findings[::2]))
     assert choose_auto(rejected, 0.9).findings == []
     assert str(choose_auto(rejected)) == "no finding is sure enough to be applied without asking"
+
+
+def test_of_findings_that_share_a_token_auto_takes_the_surer_one() -> None:
+    findings = many()
+    other = made(3, "Lind", "B-LOC", "B-MISC", rank=99, scores={"doubt": 0.6})
+    decided = Decided.of((one.sentence_number, 1, one.proposed) for one in findings[::2])
+    chosen = choose_auto(teach([*findings, other], decided), 0.5).findings
+    places = [one.sentence_number for one in chosen]
+    assert 3 in places
+    assert len(places) == len(set(places))

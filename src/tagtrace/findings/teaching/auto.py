@@ -7,7 +7,10 @@ first, as long as no more than a share ``risk`` of all changed labels is expecte
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import torch
 
 from tagtrace._checks import OptionError
 from tagtrace.findings.finding import Finding
@@ -52,7 +55,7 @@ def choose_auto(taught: Taught, risk: float = RISK) -> Auto:
     sizes = num_changed(taught.findings)
     is_worth = (fixed > broken) & (fixed >= LEAST) & ~taught.is_touched & (sizes > 0)
     order = broken.argsort(stable=True)
-    order = order[is_worth[order]]
+    order = torch.tensor(_apart(taught.findings, order[is_worth[order]].tolist()), dtype=torch.long)
     labels = sizes[order].cumsum(0)
     share = (sizes * broken)[order].cumsum(0) / labels.clamp(min=1.0)  # rises
     order = order[share <= risk]
@@ -60,3 +63,14 @@ def choose_auto(taught: Taught, risk: float = RISK) -> Auto:
     return Auto(
         chosen, int(sizes[order].sum()), float((sizes * fixed)[order].sum()), float((sizes * broken)[order].sum())
     )
+
+
+def _apart(findings: Sequence[Finding], places: Sequence[int]) -> list[int]:
+    """Of findings that share a token, only the first of ``places``."""
+    taken, found = set[tuple[int, int]](), list[int]()
+    for place in places:
+        tokens = {(findings[place].sentence_number, t) for t in range(findings[place].start, findings[place].stop)}
+        if taken.isdisjoint(tokens):
+            taken |= tokens
+            found.append(place)
+    return found
