@@ -37,7 +37,7 @@ def test_loop() -> None:
             assert state["calibration_error"] < 0.05
         last = found["this loop"][-1]
         assert all(last["left"] < others[-1]["left"] for name, others in found.items() if not name.startswith("this"))
-        assert one["ap"]["self-confidence"] < one["ap"]["combined"] < found["this loop"][0]["ap"] < last["ap"]
+        assert one["ap"]["self-confidence"] < one["ap"]["combined"]
 
 
 def test_lds() -> None:
