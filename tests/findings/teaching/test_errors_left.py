@@ -79,8 +79,8 @@ def test_draws_need_tokens() -> None:
 def test_few_draws_say_nothing_and_a_checked_corpus_everything() -> None:
     draws = Draws.of([5] * 300, {}, 0)
     some = dict.fromkeys(draws.first(LEAST - 1), 0)
-    if len(draws.checked(some)) < LEAST:
-        assert str(errors_left(draws, some, {}, 0)) == "the number of wrong labels is not known yet"
+    assert len(draws.checked(some)) < LEAST
+    assert str(errors_left(draws, some, {}, 0)) == "the number of wrong labels is not known yet"
     rare = errors_left(draws, dict.fromkeys(draws.first(3 * LEAST), 0), {}, 0)
     assert rare.count == 0.0
     assert 5.0 < rare.margin < 30.0  # none was seen, and a few may be left

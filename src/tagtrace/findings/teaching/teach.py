@@ -5,8 +5,8 @@ the given labels wrong, and if so, are the proposed ones right? With p and q the
 p and its confidence p q, the probability that the proposed labels are right; decided findings have 0 or 1. Both are
 calibrated by what would have been believed of the decided findings without their own decisions (``calibration``).
 
-The priors are those of six kinds of noise made on WNUT 2017 and NCBI disease (``reproduce.loop``): without a decision
-they turn the judges' probabilities into what is usually true of them.
+The priors were fitted to findings on WNUT 2017, NCBI disease and invented text with noise of six kinds
+(``reproduce.loop``): without a decision they turn the judges' probabilities into what is usually true of them.
 """
 
 from __future__ import annotations
