@@ -317,6 +317,16 @@ def test_half_precision_weights_are_widened(tmp_path: Path) -> None:
     assert features(Transformer(folder), sentence(["KHL"])).dtype == torch.float32
 
 
+def test_attention_on_a_gpu_is_not_planned_anew_for_every_length() -> None:
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    with module._attention_of_any_length(torch.device("cuda")):
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert torch.backends.cuda.mem_efficient_sdp_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before
+    with module._attention_of_any_length(torch.device("cpu")):
+        assert torch.backends.cuda.cudnn_sdp_enabled() == before
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", ["bert", "roberta", "big_bird"])
 def test_on_a_gpu(folders: dict[str, Path], name: str) -> None:

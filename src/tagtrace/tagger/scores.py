@@ -68,6 +68,11 @@ class Scores:
         transitions = self.transitions if self.transitions.dim() == 2 else self.transitions[on_device]
         return Scores(self.emissions[on_device], transitions, self.start, self.end, self.lengths[rows.cpu()])
 
+    def cpu(self) -> Scores:
+        """The same on the CPU, where the recursions, which are many small steps, take less time than on a GPU."""
+        emissions, transitions, start, end = self.emissions, self.transitions, self.start, self.end
+        return Scores(emissions.cpu(), transitions.cpu(), start.cpu(), end.cpu(), self.lengths)
+
 
 def length_mask(lengths: Tensor, num_steps: int, device: torch.device | None = None) -> Tensor:
     """True at the positions within each sentence, (B, T)."""

@@ -228,7 +228,7 @@ class _Run:
             features = self.tagger.encode(batch)
         features = self.dropout(features.float())
         lengths = torch.tensor([example.length for example in batch])
-        loss = batch_losses(self.tagger.head(features, lengths), batch).mean()
+        loss = batch_losses(self.tagger.head(features, lengths).cpu(), batch).mean()
         self.optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.tagger.parameters(), self.options.max_norm)

@@ -11,12 +11,13 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tagtrace._checks import EncoderError, OptionError
 from tagtrace.data.sentence import Sentence
@@ -177,13 +178,21 @@ class Transformer(Encoder):
         ids[mask] = torch.cat(windows)
         inputs = {"input_ids": ids.to(device), "attention_mask": mask.long().to(device)}
         if not _block_size(self.model):
-            return self.model(**inputs)[0]
+            with _attention_of_any_length(device):
+                return self.model(**inputs)[0]
         if not self._sparse_width(width):
             _set_attention(self.model, "original_full")
             return self.model(**inputs)[0]
         _set_attention(self.model, "block_sparse")
         with torch.autocast(device.type, enabled=False):  # mixes dtypes and fails under autocast
             return self.model(**inputs)[0]
+
+
+def _attention_of_any_length(device: torch.device) -> AbstractContextManager[object]:
+    """Do without cuDNN's attention, which takes milliseconds to plan for every new length."""
+    if device.type != "cuda":
+        return nullcontext()
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def _window_numbers(batch: Sequence[Pieces]) -> Tensor:
