@@ -1,6 +1,6 @@
 """``tagtrace reproduce`` for a machine that has only torch, numpy, safetensors and transformers.
 
-PYTHONPATH=src python experiments/reproduce.py NAME --data DIR --encoder DIR --out DIR [--quick] [--seeds 0,1,2]
+PYTHONPATH=src python experiments/reproduce.py NAME --data DIR --encoder DIR --out DIR [--seeds 0,1] [--jobs 14]
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seeds", default="0")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
     device = given.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    setting = Setting(given.data, given.out, given.encoder, given.quick, torch.device(device), report)
+    setting = Setting(given.data, given.out, given.encoder, given.quick, torch.device(device), report, given.jobs)
     try:
         for experiment in pick(given.name, setting):
             print(reproduce(experiment.name, setting, parse_seeds(given.seeds)), flush=True)

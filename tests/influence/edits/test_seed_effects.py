@@ -48,12 +48,12 @@ def entity(index: Index) -> Edit:
 def test_what_is_trained_on(index: Index) -> None:
     edit = entity(index)
     number, t = edit.sentence_number, edit.start
-    relabelled, *_ = [edited_sentences(index, TRAIN, [edit])]
+    relabelled, *_ = [edited_sentences(index.labels, TRAIN, [edit])]
     assert relabelled[number].labels[t] == "O"
     assert [one for i, one in enumerate(relabelled) if i != number] == [
         one for i, one in enumerate(TRAIN) if i != number
     ]
-    removed = edited_sentences(index, TRAIN, [Edit(number, t, t + 1)])
+    removed = edited_sentences(index.labels, TRAIN, [Edit(number, t, t + 1)])
     assert removed[number].labels[t] == HIDDEN
     assert removed[number].labels[:t] == TRAIN[number].labels[:t]
 
@@ -66,7 +66,7 @@ def test_effects_are_those_of_taggers_trained_by_hand(
     found = retrain_effects(index, asked, [[edit]], options)[0]
     recipe = Recipe.of(index.trained_tagger())
     for place, seed in enumerate((3, 4)):
-        for side, sentences in (("before", TRAIN), ("after", edited_sentences(index, TRAIN, [edit]))):
+        for side, sentences in (("before", TRAIN), ("after", edited_sentences(index.labels, TRAIN, [edit]))):
             tagger = recipe.untrained(seed)
             train_tagger(tagger, sentences, (), TrainOptions(epochs=2, batch_size=8, learning_rate=1e-2, seed=seed))
             assert asked.sentence is not None

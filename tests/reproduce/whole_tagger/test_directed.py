@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
 
+from tagtrace._checks import DataError
 from tagtrace.reproduce import EXPERIMENTS
 from tagtrace.reproduce.shared.experiment import run_seed
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.reproduce.whole_tagger import directed
-from tagtrace.reproduce.whole_tagger.directed import SCORES, DirectedOptions, differences, share_flipped, share_unedited
+from tagtrace.reproduce.whole_tagger.directed import differences, share_flipped, share_unedited
+from tagtrace.reproduce.whole_tagger.directed_choices import SCORES, DirectedOptions, kept_edits
+from tagtrace.tagger import retrainings
 from tests.places import DATA
 
 
@@ -55,5 +59,10 @@ def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(found["edits"].values()) <= 4
     assert "60 sentences; 2 tokens" in directed.table([found])
     assert directed.draw([found], tmp_path)
+    (tmp_path / "directed-0.json").unlink()
+    rmtree(tmp_path / "work")  # the files beside the results are enough
+    monkeypatch.setattr(retrainings, "train_tagger", None)
     again = run_seed(EXPERIMENTS["directed"], setting, 0)
     assert again["answers"] == found["answers"]
+    with pytest.raises(DataError, match="edits for other queries or options"):
+        kept_edits(tmp_path / "directed-0-flipped.json", {"options": {}}, dict)

@@ -108,5 +108,6 @@ def relabel_effects(
         scores = moved(part.features, part.lengths, constrained=False)
         window = crf.segment_scores(scores, labels, local)  # (S, longest, C)
         old = crf.segment_labels(labels, local)  # (S, longest)
-        out[places] = crf.path_score(window, new_labels[places, : old.shape[1]]) - crf.path_score(window, old)
+        change = crf.path_score(window, new_labels[places, : old.shape[1]]) - crf.path_score(window, old)
+        out[places] = change.cpu()
     return out / len(rows.lengths)

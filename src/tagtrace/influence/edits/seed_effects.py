@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError
-from tagtrace.data.labels import HIDDEN
+from tagtrace.data.labels import HIDDEN, LabelSet
 from tagtrace.data.sentence import Sentence
 from tagtrace.index import Index
 from tagtrace.influence.edits.edit import Edit
@@ -137,7 +137,8 @@ def retrain_effects(
     sentences = [index.sentence(number) for number in range(index.num_sentences)]
     names = [f"after-{_digest(edits)}" for edits in groups]
     sides = {"before": sentences}
-    sides |= {name: edited_sentences(index, sentences, edits) for name, edits in zip(names, groups, strict=True)}
+    edited = [edited_sentences(index.labels, sentences, edits) for edits in groups]
+    sides |= dict(zip(names, edited, strict=True))
     seeds = range(recipe.options.seed, recipe.options.seed + options.num_seeds)
     variants = [Variant(f"{name}-{seed}", side, seed) for seed in seeds for name, side in sides.items()]
     asked = _Asked(query.sentence, tuple(query.labels.tolist()), query.start, query.stop)
@@ -161,13 +162,13 @@ def retrain_recipe(index: Index, options: RetrainOptions | None = None) -> Recip
     return Recipe.of(tagger, options.encoder)
 
 
-def edited_sentences(index: Index, sentences: Sequence[Sentence], edits: Sequence[Edit]) -> list[Sentence]:
+def edited_sentences(labels: LabelSet, sentences: Sequence[Sentence], edits: Sequence[Edit]) -> list[Sentence]:
     """The training sentences with the edits made; removed labels are HIDDEN."""
     found = list(sentences)
     for edit in edits:
         old = found[edit.sentence_number]
         removed = (HIDDEN,) * (edit.stop - edit.start)
-        new = removed if edit.labels is None else index.labels.decode(edit.labels)
+        new = removed if edit.labels is None else labels.decode(edit.labels)
         found[edit.sentence_number] = old.with_labels((*old.labels[: edit.start], *new, *old.labels[edit.stop :]))
     return found
 

@@ -40,7 +40,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tagtrace._progress import Progress
-from tagtrace.influence.whole.gradients import MAX_TOKENS, Looked, Outer, Part, Plain, batch_gradients
+from tagtrace.influence.whole.gradients import Looked, Outer, Part, Plain, batch_gradients
 from tagtrace.influence.whole.weights import HEAD, Vector, layers_of, weights_of
 from tagtrace.tagger.encoders.base import Table
 from tagtrace.tagger.tagger import Example, Tagger, length_batches
@@ -54,6 +54,8 @@ SKETCH = 65_536
 MOST = 4_000
 """Sentences that F is made of, at most: evenly spaced among all."""
 CPU_BYTES, DEVICE_BYTES = 2**27, 2**30
+BYTES_PER_TOKEN = 2**17
+"""Of ``memory_of`` for a padded token, whose inputs and outputs of all layers are kept."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,8 @@ def _counted(progress: Progress | None, total: int, before: int) -> Progress | N
 def sentence_gradients(tagger: Tagger, examples: Sequence[Example], progress: Progress | None = None) -> Batches:
     """The gradients of all examples, batch by batch."""
     done, most = 0, max(memory_of(tagger.device) // (4 * SKETCH), 1)  # whose sketches fit into memory
-    batches = length_batches([example.length for example in examples], MAX_TOKENS)
+    num_tokens = memory_of(tagger.device) // BYTES_PER_TOKEN
+    batches = length_batches([example.length for example in examples], num_tokens)
     for indices in (some[start : start + most] for some in batches for start in range(0, len(some), most)):
         yield indices, batch_gradients(tagger, [examples[i] for i in indices])
         done += len(indices)
@@ -188,8 +191,10 @@ def blocks(part: Outer | Plain, count: int) -> Iterator[tuple[slice, Tensor]]:
 
 
 def memory_of(device: torch.device) -> int:
-    """Bytes for the gradients of some sentences in one matrix."""
-    return DEVICE_BYTES if device.type == "cuda" else CPU_BYTES
+    """Bytes for the gradients of some sentences in one matrix; on a GPU of less than 64 GiB, a 64th of its memory."""
+    if device.type != "cuda":
+        return CPU_BYTES
+    return min(DEVICE_BYTES, torch.cuda.get_device_properties(device).total_memory // 64)
 
 
 @contextmanager

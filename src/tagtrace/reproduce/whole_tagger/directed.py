@@ -1,8 +1,8 @@
 """Not in the paper: does the whole tagger, trained again, do what sentences and labels were chosen for?
 
 Queries are validation tokens that taggers of several seeds mispredict in the same way, and whose label can change alone
-(no I- follows). For each of them, and for each
-score (influence on the head with its exact Hessian; influence through the whole tagger),
+(no I- follows). For each of them, and for each score (influence on the head with its exact Hessian; influence through
+the whole tagger),
 
 - *removal*: the sentences that most support, or most oppose, its gold label are left out;
 - *flip*: at most ``most`` training labels are changed, chosen to change its prediction (``Explainer.flip`` for the
@@ -17,102 +17,39 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
-import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError, OptionError
-from tagtrace.data import Corpus, LabelSet, Sentence
-from tagtrace.index import Index
-from tagtrace.index.fingerprints import content_fingerprint
-from tagtrace.influence import Edit, Explainer, Query, Screen, WholeInfluence, find_candidates, make_query
-from tagtrace.influence.edits.seed_effects import RetrainOptions, edited_sentences
-from tagtrace.influence.whole.flip_whole import WholeFlip
+from tagtrace.data import LabelSet
+from tagtrace.influence import make_query
+from tagtrace.influence.edits.seed_effects import edited_sentences
 from tagtrace.influence.whole.stored import build_whole
-from tagtrace.reproduce.shared.conll import read_split
 from tagtrace.reproduce.shared.experiment import Experiment, Headline, SeedResult
 from tagtrace.reproduce.shared.figures import draw_bars
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.reproduce.shared.tables import markdown, spread
 from tagtrace.reproduce.shared.taggers import indexed, trained, with_index_head
-from tagtrace.reproduce.whole_tagger.lds_subsets import QueryLosses, reporting
-from tagtrace.tagger import Tagger
+from tagtrace.reproduce.whole_tagger.answers import Trainings
+from tagtrace.reproduce.whole_tagger.directed_choices import (
+    SCORES,
+    DirectedOptions,
+    Groups,
+    TokenAnswers,
+    draw_sentences,
+    flips,
+    kept_edits,
+    removals,
+    stable_errors,
+)
 from tagtrace.tagger.recipe import Recipe
-from tagtrace.tagger.retrainings import Variant, retrain_all
+from tagtrace.tagger.retrainings import Variant
 
-SCORES = ("head, exact", "whole tagger")
 OTHER_SEEDS = 100
 """The first seed of the taggers that show how many predictions change without edits."""
-
-
-@dataclass(frozen=True)
-class DirectedOptions:
-    """See directed.toml."""
-
-    train: str
-    validation: str
-    num_train: int
-    shortest: int
-    longest: int
-    num_queries: int
-    other_queries: int
-    num_seeds: int
-    num_early: int
-    group_size: int
-    most: int
-    transformer: dict[str, Any]
-    other: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class TokenAnswers:
-    """The loss of the gold label and the predicted label of tokens (sentence number, start, stop), (Q, 3)."""
-
-    sentences: tuple[Sentence, ...]
-    segments: Tensor
-
-    @torch.no_grad()
-    def __call__(self, tagger: Tagger) -> Tensor:
-        """(2, Q) float64"""
-        paths = tagger.predict(self.sentences)
-        labels = [tagger.labels.index(paths[i][t]) for i, t, _ in self.segments.tolist()]
-        return torch.stack([QueryLosses(self.sentences, self.segments)(tagger), torch.tensor(labels).double()])
-
-
-@dataclass(frozen=True)
-class Trainings:
-    """Trains the tagger again and again, and keeps every answer."""
-
-    setting: Setting
-    name: str
-    recipe: Recipe
-    train: Corpus
-
-    def answers(
-        self, kind: str, runs: Mapping[str, tuple[Sequence[Sentence], int]], asked: TokenAnswers
-    ) -> dict[str, Tensor]:
-        """What ``asked`` finds after training on the sentences of each run with its seed, kept as ``kind``."""
-        variants = [Variant(name, sentences, seed) for name, (sentences, seed) in runs.items()]
-        queries = [[list(one.tokens) for one in asked.sentences], asked.segments.tolist()]
-        digest = content_fingerprint(self.train)
-        labels = [[one.labels for one in sentences] for sentences, _ in runs.values()]
-        edited = hashlib.sha256(json.dumps(labels).encode()).hexdigest()  # names alone do not say what was edited
-        owner = {
-            **self.recipe.to_json(), "data": digest, "labels": edited, "queries": queries,
-            "device": self.setting.device.type,
-        }  # fmt: skip
-        found = retrain_all(
-            self.recipe, variants, asked, device=self.setting.device, num_processes=self.setting.jobs,
-            work=(self.setting.work / self.name / f"runs-{kind}", owner), progress=reporting(self.setting.report),
-        )  # fmt: skip
-        return dict(zip(runs, found, strict=True))
 
 
 def run(setting: Setting, seed: int) -> SeedResult:
@@ -125,113 +62,49 @@ def run(setting: Setting, seed: int) -> SeedResult:
     tagger = trained(setting, name, train, labels, seed=1000 + seed, **changes)
     trainings, seeds = Trainings(setting, name, Recipe.of(tagger), train), range(options.num_seeds)
     setting.report("training without edits")
-    most_queries = options.num_queries if is_transformer else min(options.num_queries, options.other_queries)
-    asked, before = stable_errors(trainings, tagger, validation, most_queries, seed, options.num_seeds)
+    most = options.num_queries if is_transformer else min(options.num_queries, options.other_queries)
+    asked, before = stable_errors(trainings, validation, most, seed, [*seeds, 1000 + seed])
     index = indexed(setting, name, tagger, train)
     refitted, places = with_index_head(tagger, index), asked.segments.tolist()
     queries = [make_query(refitted, asked.sentences[i], start, stop, "gold") for i, start, stop in places]
     whole = build_whole(index, options.num_early, tagger=tagger, device=setting.device)
-    groups = removals(setting, index, whole, queries, options.group_size)
-    groups |= flips(setting, index, whole, tagger, asked, before[0][1].long(), options.most)
-    runs = {
-        f"{name}-seed-{s}": (edited_sentences(index, train.sentences, edits), s)
-        for name, edits in groups.items() for s in seeds
-    }  # fmt: skip
-    runs |= {f"nothing-seed-{OTHER_SEEDS + s}": (train.sentences, OTHER_SEEDS + s) for s in seeds}
-    setting.report(f"training again, {len(runs)} times")
-    found = trainings.answers("edited", runs, asked)
+    owner = {"options": asdict(options), "queries": asked.to_json()}
+
+    def answers(kind: str, groups: Groups) -> dict[str, Tensor]:
+        return group_answers(trainings, kind, groups, seeds, asked, labels)
+
+    removed = kept_edits(
+        setting.out / f"{name}-removed.json", owner,
+        lambda: removals(setting, index, whole, queries, options.group_size),
+    )  # fmt: skip
+    found = answers("removed", removed)
+    flipped = kept_edits(
+        setting.out / f"{name}-flipped.json", owner,
+        lambda: flips(setting, index, whole, tagger, asked, before[0, 1].long(), options),
+    )  # fmt: skip
+    found |= answers("flipped", flipped)
+    others = [Variant(f"nothing-seed-{OTHER_SEEDS + s}", train.sentences, OTHER_SEEDS + s) for s in seeds]
+    unedited = trainings.answers("other-seeds", others, asked, {"queries": asked.to_json()})
+    found |= {one.name: answer for one, answer in zip(others, unedited, strict=True)}
     return {
         "options": asdict(options), "num_sentences": len(train.sentences), "queries": len(queries),
-        "before": [one.tolist() for one in before],
-        "edits": {name: len(edits) for name, edits in groups.items() if name.startswith("flip")},
-        "answers": {name: one.tolist() for name, one in target_answers(found).items()},
+        "before": before[: options.num_seeds].tolist(),
+        "edits": {name: len(edits) for name, edits in flipped.items()},
+        "answers": {name: one.tolist() for name, one in found.items()},
     }  # fmt: skip
 
 
-def target_answers(found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Of each run, the loss and label of the query that it is for; of runs without edits, those of all queries."""
-    return {name: one if name.startswith("nothing") else one[:, int(name.split("-")[2])] for name, one in found.items()}
-
-
-def draw_sentences(setting: Setting, options: DirectedOptions, seed: int) -> tuple[Corpus, list[Sentence]]:
-    """Training sentences drawn by seed, and all validation sentences of these lengths."""
-
-    def in_range(corpus: Corpus) -> list[Sentence]:
-        return [one for one in corpus.sentences if options.shortest <= len(one) <= options.longest]
-
-    train = read_split(setting.data, options.train)
-    chosen = random.Random(1000 + seed).sample(in_range(train), options.num_train)
-    return train.with_sentences(chosen), in_range(read_split(setting.data, options.validation))
-
-
-def stable_errors(
-    trainings: Trainings, tagger: Tagger, validation: Sequence[Sentence], most: int, seed: int, num_seeds: int
-) -> tuple[TokenAnswers, list[Tensor]]:
-    """Tokens that the tagger and all seeds mispredict in the same way; and for each seed their losses and labels."""
-    every = torch.tensor([[i, t, t + 1] for i, one in enumerate(validation) for t in range(len(one))])
-    everything = TokenAnswers(tuple(validation), every)
-    runs = {f"nothing-seed-{s}": (trainings.train.sentences, s) for s in range(num_seeds)}
-    found = list(trainings.answers("unedited", runs, everything).values())  # (2, tokens) each
-    gold = [label for one in validation for label in one.labels]
-    labels = torch.stack([one[1].long() for one in (*found, everything(tagger))])  # (seeds + 1, tokens)
-    is_same = (labels == labels[0]).all(0)
-    names = trainings.recipe.labels.labels
-    is_inside = torch.tensor([name.startswith("I-") for name in names])[labels[-1]]  # (tokens,)
-    continues = torch.cat([is_inside[1:] & (every[1:, 1] > 0), is_inside.new_zeros(1)])  # no other label fits alone
-    wrong = [
-        t for t in (is_same & ~continues).nonzero().squeeze(1).tolist() if names[int(labels[0, t])] != gold[t]
-    ]  # fmt: skip
-    if not wrong:
-        raise DataError("no validation token is mispredicted by every tagger in the same way; use more sentences")
-    if len(wrong) > most:
-        wrong = sorted(random.Random(seed).sample(wrong, most))
-    numbers = sorted({int(every[t, 0]) for t in wrong})
-    segments = torch.tensor([[numbers.index(int(every[t, 0])), *every[t, 1:].tolist()] for t in wrong])
-    return TokenAnswers(tuple(validation[i] for i in numbers), segments), [one[:, wrong] for one in found]
-
-
-def removals(
-    setting: Setting, index: Index, whole: WholeInfluence, queries: Sequence[Query], size: int
-) -> dict[str, list[Edit]]:
-    """For each score, query and side, the edits that take whole sentences away."""
-    setting.report("influence of sentences")
-    sentences = find_candidates(index, "sentence").segments
-    gradients = torch.stack([query.gradient(index.head) for query in queries])
-    moved = Explainer(index, "dense", device=setting.device).solver.solve(gradients.to(setting.device)).value.cpu()
-    influences = (Screen(index.head, index.rows, sentences).influence(moved), whole.sentence_scores(queries))
-    found: dict[str, list[Edit]] = {}
-    for score, influence in zip(SCORES, influences, strict=True):
-        for number, row in enumerate(influence):
-            for side, sign in (("supporters", 1.0), ("opposers", -1.0)):
-                chosen = (sign * row).topk(size).indices.tolist()
-                found[f"{side}-{score}-{number}"] = [Edit(*sentences[one].tolist()) for one in chosen]
-    return found
-
-
-def flips(
-    setting: Setting,
-    index: Index,
-    whole: WholeInfluence,
-    tagger: Tagger,
-    asked: TokenAnswers,
-    predicted: Tensor,
-    most: int,
-) -> dict[str, list[Edit]]:
-    """For each score and query, the labels that are changed; the predictions are those of the unedited taggers."""
-    explainer = Explainer(index, device=setting.device)
-    chooser = WholeFlip(index, whole, explainer.optimum, explainer.rows, RetrainOptions(), setting.device)
-    refitted = with_index_head(tagger, index)
-    found: dict[str, list[Edit]] = {}
-    for number, (i, start, stop) in enumerate(asked.segments.tolist()):
-        setting.report(f"labels that should flip prediction {number + 1} of {len(asked.segments)}")
-        query = make_query(refitted, asked.sentences[i], start, stop).with_labels(predicted[number : number + 1])
-        by_head, by_whole = list[Edit](), list[Edit]()
-        with suppress(OptionError):  # the labels around it, with the refitted head, allow no other
-            by_head = list(explainer.flip(query, "relabel", most=most).edits)
-        with suppress(OptionError):
-            by_whole = chooser.edits(query, "relabel", "token", most)
-        found |= {f"flip-{SCORES[0]}-{number}": by_head, f"flip-{SCORES[1]}-{number}": by_whole}
-    return found
+def group_answers(
+    trainings: Trainings, kind: str, groups: Groups, seeds: Sequence[int], asked: TokenAnswers, labels: LabelSet
+) -> dict[str, Tensor]:
+    """The loss and label of the query that each group is for, (2,), after training with its edits and each seed."""
+    edited = {name: edited_sentences(labels, trainings.train.sentences, edits) for name, edits in groups.items()}
+    variants = [Variant(f"{name}-seed-{s}", sentences, s) for s in seeds for name, sentences in edited.items()]
+    given = json.dumps([[one.labels for one in sentences] for sentences in edited.values()])
+    about = {"labels": hashlib.sha256(given.encode()).hexdigest(), "queries": asked.to_json()}
+    trainings.setting.report(f"training again, {len(variants)} times")
+    found = trainings.answers(kind, variants, asked, about)  # (variants, 2, Q)
+    return {one.name: answer[:, int(one.name.split("-")[2])] for one, answer in zip(variants, found, strict=True)}
 
 
 def differences(result: SeedResult, score: str, seed: int) -> list[float]:

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tagtrace._tensor_files import write_tensors
 from tagtrace.reproduce.shared.experiment import Experiment, Headline, SeedResult
 from tagtrace.reproduce.shared.figures import draw_bars
 from tagtrace.reproduce.shared.retraining_bench import spearman
@@ -53,6 +54,8 @@ def run(setting: Setting, seed: int) -> SeedResult:
     some = torch.linspace(0, options.num_queries - 1, options.num_segment_queries).long()  # (q,)
     predictors = Predictors(setting, name, tagger, draw, options.kinds, some)
     scores, cost = predictors.run(options.num_early)
+    every = {f"{kind}: {key}": value.float() for kind, some in scores.items() for key, value in some.items()}
+    write_tensors(setting.work / name, "scores.safetensors", every)
     found: SeedResult = {
         "options": asdict(options), "num_sentences": len(draw.train.sentences), "num_tokens": draw.train.num_tokens,
         "num_entities": len(draw.entities), "cost_s": {**cost, "training": training},

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,12 +19,12 @@ from torch import Tensor
 from tagtrace.data import Corpus, LabelSet, Sentence
 from tagtrace.data.labels import HIDDEN
 from tagtrace.data.schemes import segments
-from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.reproduce.shared.conll import read_split
 from tagtrace.reproduce.shared.setting import Setting
+from tagtrace.reproduce.whole_tagger.answers import Trainings
 from tagtrace.tagger import Tagger, crf
 from tagtrace.tagger.recipe import Recipe
-from tagtrace.tagger.retrainings import RetrainingProgress, Variant, retrain_all
+from tagtrace.tagger.retrainings import Variant
 from tagtrace.tagger.rows import pad_rows
 
 Kind = Literal["sentences", "hidden", "relabelled"]
@@ -151,24 +151,7 @@ def actual_losses(setting: Setting, name: str, tagger: Tagger, draw: Draw, kind:
         for number, subset in enumerate(subsets)
         for seed in range(num_seeds)
     ]
-    recipe = Recipe.of(tagger)
     asked = [list(one.tokens) for one in draw.asked.sentences]
-    owner = {
-        **recipe.to_json(), "data": content_fingerprint(draw.train), "subsets": subsets, "types": draw.new_types,
-        "device": setting.device.type, "queries": [asked, draw.asked.segments.tolist()],
-    }  # fmt: skip
-    found = retrain_all(
-        recipe, variants, draw.asked, device=setting.device, num_processes=setting.jobs,
-        work=(setting.work / name / kind, owner), progress=reporting(setting.report),
-    )  # fmt: skip
-    return torch.stack(found).view(len(subsets), num_seeds, -1).numpy()
-
-
-def reporting(report: Callable[[str], None]) -> Callable[[RetrainingProgress], None]:
-    """A line now and then."""
-
-    def line(progress: RetrainingProgress) -> None:
-        if progress.done % 8 == 0 or progress.done == progress.total:
-            report(f"{progress.done} of {progress.total} trainings, about {progress.seconds_left:.0f} s left")
-
-    return line
+    about = {"subsets": subsets, "types": draw.new_types, "queries": [asked, draw.asked.segments.tolist()]}
+    found = Trainings(setting, name, Recipe.of(tagger), draw.train).answers(kind, variants, draw.asked, about)
+    return found.view(len(subsets), num_seeds, -1).numpy()
