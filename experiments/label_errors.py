@@ -56,7 +56,6 @@ from tagtrace.findings import (
     token_scores,
     trusted_scores,
 )
-from tagtrace.findings.judges.further import train_further
 from tagtrace.findings.judges.probabilities import empty, fill
 from tagtrace.findings.ranking.truth import Truth
 from tagtrace.index import Index, IndexOptions, build_index, open_index
@@ -74,6 +73,7 @@ from tagtrace.tagger import (
     score_labels,
     train_tagger,
 )
+from tagtrace.tagger.further import train_further
 
 NUM_FIXED = 200
 QUERIES = {"noise": "ORG:LOC"}

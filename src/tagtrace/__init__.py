@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         make_queries,
         make_query,
     )
-    from tagtrace.review import read_decided, review_project
+    from tagtrace.review import decided_sentences, read_decided, review_project
     from tagtrace.tagger import (
         HeadOptions,
         Misprediction,
@@ -101,7 +101,7 @@ _HOMES = {
         "choose_auto", "choose_findings", "finding_features", "fix", "gain", "read_changes", "read_findings", "replay",
         "run_audit", "teach",
     ),
-    "review": ("read_decided", "review_project"),
+    "review": ("decided_sentences", "read_decided", "review_project"),
 }  # fmt: skip
 """The package of each public name, imported when the name is first used: reading data needs no torch."""
 
@@ -149,6 +149,7 @@ __all__ = [
     "build_whole",
     "choose_auto",
     "choose_findings",
+    "decided_sentences",
     "finding_features",
     "fix",
     "gain",

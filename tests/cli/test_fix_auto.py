@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tagtrace import Audit, open_index, read_corpus
+from tagtrace import Audit, load_tagger, open_index, read_corpus
 from tagtrace.data.invented import generate
 from tagtrace.findings.finding import Finding
 from tagtrace.review import read_decided
@@ -18,7 +18,7 @@ from tagtrace.review.decisions.database import Store
 from tagtrace.review.decisions.decide import DecisionRequest, Decisions
 from tagtrace.review.project import write_project_file
 from tagtrace.review.training_data import TrainingData
-from tests.cli.command import refused, tagtrace
+from tests.cli.command import refused, succeed, tagtrace
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,24 @@ def test_decisions_are_made_and_teach_what_else_is_sure(project: Path, indexed: 
     assert more, "nothing was learned from the decisions"
     assert len(more & true) > 0.8 * len(more)
     assert len(read_decided(project / "project")) > 0
+
+
+def test_training_and_gain_end_with_decisions(project: Path, indexed: Path, tmp_path: Path) -> None:
+    decisions = ("--decisions", project / "project")
+    succeed("train", indexed / "train.conll", tmp_path / "tagger", "--epochs", 1, *decisions)
+    record = load_tagger(tmp_path / "tagger").record
+    assert record["further"]["num_sentences"] == len({number for number, _ in read_decided(project / "project").labels})
+    assert record["training"]["options"]["epochs"] == 1
+    files = [indexed / "train.conll", indexed / "train_true.conll", "--test", indexed / "test.conll"]
+    both = [*decisions, "--trusted", indexed / "dev.conll", "--retrain", "everything", "--json", tmp_path / "gain.json"]
+    succeed("gain", tmp_path / "tagger", *files, *both)
+    found = json.loads((tmp_path / "gain.json").read_text())
+    assert found["num_trusted"] > record["further"]["num_sentences"]
+    refused(
+        tagtrace("gain", tmp_path / "tagger", *files, *decisions), "trusted is only used if everything is retrained"
+    )
+    other = tagtrace("train", indexed / "dev.conll", tmp_path / "other", *decisions)
+    refused(other, "its tokens are not those of the training data")
 
 
 def test_without_decisions_little_is_sure(project: Path, indexed: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from tagtrace._checks import DataError, EncoderError, OptionError
 from tagtrace.data import Corpus, LabelSet, read_corpus
 from tagtrace.data.invented import generate, write_invented
+from tagtrace.data.labels import HIDDEN
 from tagtrace.tagger import (
     Encoder,
     HeadOptions,
@@ -27,6 +28,7 @@ from tagtrace.tagger import (
     train,
     train_tagger,
 )
+from tagtrace.tagger.further import train_further
 from tests.tagger.test_training import same, weights
 
 OPTIONS = TrainOptions(epochs=2, batch_size=8, seed=3)
@@ -159,3 +161,26 @@ def test_an_interrupted_run_resumes(corpus: Corpus, dev: Corpus, tmp_path: Path)
 def test_an_unknown_encoder_is_refused(corpus: Corpus, encoder: str) -> None:
     with pytest.raises(OptionError, match=f"encoder '{encoder}'"):
         train(corpus, encoder=encoder, options=OPTIONS)
+
+
+def test_training_ends_with_trusted_sentences(corpus: Corpus) -> None:
+    """As ``train_further`` after training without them; the recipe that is recorded is that of the training."""
+    hidden = [one.with_labels([label if t else HIDDEN for t, label in enumerate(one.labels)])
+              for one in corpus.sentences[:5] if len(one)]  # fmt: skip
+    found = train(corpus, trusted=hidden, encoder=small(), options=OPTIONS, device="cpu")
+    expected = train(corpus, encoder=small(), options=OPTIONS, device="cpu")
+    assert not same(weights(found), weights(expected))
+    train_further(expected, hidden, OPTIONS)
+    assert same(weights(found), weights(expected))
+    assert found.record["training"]["options"] == OPTIONS.to_json()
+    assert found.record["further"] == {"num_sentences": len(hidden)}
+
+
+def test_trusted_sentences_are_checked_before_training(corpus: Corpus) -> None:
+    steps: list[Step] = []
+    one = next(one for one in corpus.sentences if len(one))
+    with pytest.raises(DataError, match="unknown label 'B-GOD'"):
+        train(corpus, trusted=[one.with_labels(["B-GOD"] * len(one))], encoder=small(), progress=steps.append)
+    with pytest.raises(OptionError, match="a vectors encoder cannot be trained further on trusted sentences"):
+        train(corpus, trusted=[one], encoder=vectors(corpus))
+    assert steps == []

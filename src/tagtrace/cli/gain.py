@@ -8,8 +8,16 @@ from typing import Any
 import click
 
 from tagtrace._files import write_json
-from tagtrace.cli.options import Command, device_option, json_option, read_options, reading_options, tagger_option
+from tagtrace.cli.options import (
+    Command,
+    device_option,
+    json_option,
+    read_options,
+    reading_options,
+    tagger_option,
+)
 from tagtrace.cli.show import counting, refit_line, show, training_several
+from tagtrace.cli.trusted import decisions_option, trusted_option, trusted_sentences
 from tagtrace.data import read_corpus
 from tagtrace.findings import gain as measure_gain
 from tagtrace.index import open_index_or_tagger
@@ -28,6 +36,8 @@ from tagtrace.index import open_index_or_tagger
               help="With --retrain everything: number of training runs on each side, which are averaged.")  # fmt: skip
 @click.option("--dev", "dev_file", metavar="FILE", type=click.Path(path_type=Path),
               help="With --retrain everything: data that chooses the epoch, as in training.")  # fmt: skip
+@trusted_option
+@decisions_option
 @click.option("--encoder", help="With --retrain everything: untrained encoder to start from, as for train. "
               "[default: the tagger's]")  # fmt: skip
 @click.option("--work", type=click.Path(path_type=Path), metavar="FOLDER",
@@ -46,15 +56,17 @@ def gain(folder: Path, before_file: Path, after_file: Path, **values: Any) -> No
     """Measure what a fix gains: retrain on BEFORE and on AFTER, and compare F1 on held-out data.
 
     BEFORE and AFTER are the same training data with different labels. The interval of the difference comes from a
-    paired bootstrap over documents, or over sentences if the data has no documents.
+    paired bootstrap over documents, or over sentences if the data has no documents. With --retrain everything, training
+    on AFTER can end on labels that are known to be right (--trusted, --decisions).
     """
     options = read_options(values)
     source = open_index_or_tagger(folder)
     before, after, test = (read_corpus(path, options) for path in (before_file, after_file, values["test_file"]))
     dev = read_corpus(values["dev_file"], options) if values["dev_file"] else None
+    trusted = trusted_sentences(values["trusted_file"], values["project_folder"], after, options)
     with counting("encoding") as encoding, training_several() as training:
         found = measure_gain(
-            source, before, after, test, values["retrain"], dev=dev, num_seeds=values["seeds"],
+            source, before, after, test, values["retrain"], dev=dev, trusted=trusted, num_seeds=values["seeds"],
             encoder=values["encoder"], l2=values["l2"], samples=values["samples"], tagger=values["tagger_folder"],
             work=values["work"], device=values["device"], encoding=encoding, refitting=refit_line, training=training,
         )  # fmt: skip

@@ -9,8 +9,15 @@ from typing import Any
 import click
 
 from tagtrace._files import check_replaceable
-from tagtrace.cli.options import Command, device_option, overwrite_option, read_options, reading_options
+from tagtrace.cli.options import (
+    Command,
+    device_option,
+    overwrite_option,
+    read_options,
+    reading_options,
+)
 from tagtrace.cli.show import TrainingDisplay, note, refit_line, show
+from tagtrace.cli.trusted import decisions_option, trusted_option, trusted_sentences
 from tagtrace.data import read_corpus
 from tagtrace.tagger import HeadOptions, RefitOptions, TrainOptions, remove_checkpoint, save_tagger
 from tagtrace.tagger import train as train_new
@@ -26,6 +33,8 @@ from tagtrace.tagger.folder import MARKER
     metavar="FILE",
     help="Held-out data: the epoch with the lowest loss on it is kept, and F1 on it is printed.",
 )
+@trusted_option
+@decisions_option
 @click.option("--encoder", default="lexical", show_default=True,
               help="Encoder, which computes features of tokens: lexical, vectors:FILE, precomputed:DIR or "
               "transformer:NAME_OR_DIR.")  # fmt: skip
@@ -73,13 +82,15 @@ def train(train_file: str, folder: Path, dev_file: str | None, **values: Any) ->
     """Train a tagger on TRAIN and save it as the folder OUT.
 
     An interrupted run resumes when the same command is run again. The encoders vectors and precomputed are not
-    trained: only the head is fitted, to its exact optimum.
+    trained: only the head is fitted, to its exact optimum. After a review, give the fixed data as TRAIN and the
+    review's folder as --decisions.
     """
     options = read_options(values)
     check_replaceable(folder, overwrite=values["overwrite"], marker=MARKER)
     recipe = TrainOptions(**{f.name: values[f.name] for f in fields(TrainOptions) if f.name in values})
     head, refit = HeadOptions(values["head"], values["start_end"], values["constrained"]), RefitOptions(values["l2"])
     corpus, dev = read_corpus(train_file, options), read_corpus(dev_file, options) if dev_file else None
+    trusted = trusted_sentences(values["trusted_file"], values["project_folder"], corpus, options)
     checkpoint = folder.parent / f"{folder.resolve().name}.checkpoint"
     if values["restart"]:
         remove_checkpoint(checkpoint)
@@ -87,8 +98,8 @@ def train(train_file: str, folder: Path, dev_file: str | None, **values: Any) ->
         note(f"resuming from {checkpoint}")
     with TrainingDisplay() as display:
         tagger = train_new(
-            corpus, dev, encoder=values["encoder"], head=head, unit=values["unit"], options=recipe, refit=refit,
-            device=values["device"], checkpoint=checkpoint, progress=display, refit_progress=refit_line,
+            corpus, dev, trusted=trusted, encoder=values["encoder"], head=head, unit=values["unit"], options=recipe,
+            refit=refit, device=values["device"], checkpoint=checkpoint, progress=display, refit_progress=refit_line,
         )  # fmt: skip
     save_tagger(tagger, folder, overwrite=values["overwrite"])
     remove_checkpoint(checkpoint)

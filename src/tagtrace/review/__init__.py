@@ -8,7 +8,7 @@ from tagtrace.review.decisions.decide import DecisionRequest, Decisions
 from tagtrace.review.decisions.export import Exported, Imported, export, import_log
 from tagtrace.review.open_page import review_project
 from tagtrace.review.project import ProjectFile, read_project_file, write_project_file
-from tagtrace.review.review import Review, open_review, read_decided, teach_by_review
+from tagtrace.review.review import Review, decided_sentences, open_review, read_decided, teach_by_review
 from tagtrace.review.training_data import TrainingData
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Review",
     "Store",
     "TrainingData",
+    "decided_sentences",
     "export",
     "import_log",
     "open_review",

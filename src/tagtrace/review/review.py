@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from tagtrace._checks import DataError, NoLabelsError, TagtraceError
-from tagtrace.data import read_corpus
+from tagtrace.data import Corpus, Sentence, join_documents, read_corpus
 from tagtrace.findings import Audit, Change, Decided, Finding, Taught, finding_features, teach
 from tagtrace.findings.teaching.teach import first_tokens
 from tagtrace.index import Index, open_index
@@ -110,6 +110,23 @@ def read_decided(folder: str | Path) -> Decided:
     """
     with _opened(folder) as (decisions, _):
         return _read(decisions)[1].decided
+
+
+def decided_sentences(folder: str | Path, corpus: Corpus) -> list[Sentence]:
+    """The sentences of ``corpus`` with the labels decided on in a project; all other labels are HIDDEN.
+
+    They are the trusted sentences of ``train`` and ``gain``. ``corpus`` is the project's training data, or a copy in
+    which labels were fixed. Raises DataError if it is not.
+    """
+    with _opened(folder) as (decisions, index):
+        decided, theirs = _read(decisions)[1].decided, decisions.data.sentences
+    ours = join_documents(corpus.sentences) if index.manifest.unit == "document" else list(corpus.sentences)
+    if [one.tokens for one in ours] != [one.tokens for one in theirs]:
+        raise DataError(
+            f"{corpus.path}: its tokens are not those of the training data that was reviewed in {folder}; give that "
+            "data, or a copy in which only labels differ"
+        )
+    return decided.sentences(ours)
 
 
 def teach_by_review(folder: str | Path, findings: Sequence[Finding]) -> tuple[list[Change], Taught]:

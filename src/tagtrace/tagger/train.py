@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -10,8 +10,10 @@ import torch
 from tagtrace._checks import check_type
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
+from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.convex.refit import RefitOptions, RefitProgress, refit_tagger
 from tagtrace.tagger.encoders import Encoder, build_encoder
+from tagtrace.tagger.further import check_trusted, train_further
 from tagtrace.tagger.head import HeadOptions
 from tagtrace.tagger.tagger import Tagger, Unit, new_tagger, pick_device
 from tagtrace.tagger.training import Step, TrainOptions, train_tagger
@@ -21,6 +23,7 @@ def train(
     corpus: Corpus,
     dev: Corpus | None = None,
     *,
+    trusted: Sequence[Sentence] = (),
     encoder: str | Encoder = "lexical",
     head: HeadOptions | None = None,
     unit: Unit = "sentence",
@@ -35,8 +38,10 @@ def train(
 
     ``encoder`` is ``lexical``, ``vectors:FILE``, ``precomputed:DIR``, ``transformer:NAME_OR_DIR``, or an encoder. If
     the encoder is not trainable (vectors, precomputed), only the head is fitted, exactly (``refit``). With
-    ``dev``, the epoch with the lowest loss on it is kept. With ``checkpoint``, a folder, a run that was interrupted
-    resumes when it is called again with the same arguments; call ``remove_checkpoint`` once the tagger is saved.
+    ``dev``, the epoch with the lowest loss on it is kept. Training ends with a few steps on ``trusted``, sentences
+    whose labels are known to be right, or HIDDEN (``decided_sentences``). With ``checkpoint``, a folder, a run that was
+    interrupted resumes when it is called again with the same arguments; call ``remove_checkpoint`` once the tagger is
+    saved.
     """
     options = options or TrainOptions()
     check_type("corpus", corpus, Corpus, "give read_corpus(path)")
@@ -49,6 +54,7 @@ def train(
         if file is not None:
             encoder.check_corpus(file)
     tagger = new_tagger(encoder, labels, head, unit, options.seed).to(pick_device(device))
+    check_trusted(tagger, trusted)
     if encoder.trainable:
         held_out = dev.sentences if dev else ()
         train_tagger(
@@ -59,6 +65,8 @@ def train(
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
         )
+        if trusted:
+            train_further(tagger, trusted, options, progress)
     else:
         refit_tagger(tagger, corpus.sentences, refit, progress=refit_progress)
     tagger.record["data"] = {"train": str(corpus.path), "fingerprint": corpus.fingerprint}

@@ -309,11 +309,11 @@ def _fingerprint(
         "encoder": [tagger.encoder.kind, tagger.encoder.settings(), sizes],
         "device": tagger.device.type,
         "unit": tagger.unit,
-        "data": [_digest(sentences), _digest(dev)],
+        "data": [sentences_digest(sentences), sentences_digest(dev)],
     }
 
 
-def _digest(sentences: Sequence[Sentence]) -> str:
+def sentences_digest(sentences: Sequence[Sentence]) -> str:
     """A checksum of tokens, labels and documents."""
     digest = hashlib.sha256()
     for sentence in sentences:

@@ -141,6 +141,22 @@ def test_everything_is_trained_again_from_an_index_or_a_tagger(made: Made, tmp_p
     assert first.before == found.before[:1]
 
 
+def test_training_after_the_change_ends_with_trusted_sentences(made: Made, tmp_path: Path) -> None:
+    """The side before stays as it is, labels need not differ, and runs with other trusted sentences are refused."""
+    trusted = made.true.sentences[:30]
+    plain = made.measure(made.tagger, "everything")
+    found = made.measure(made.tagger, "everything", trusted=trusted, work=tmp_path / "runs")
+    assert found.before == plain.before
+    assert found.after != plain.after
+    assert found.num_trusted == 30
+    assert f"{made.num_changed} changed labels and a short training on 30 trusted sentences" in found.verdict
+    with pytest.raises(OptionError, match="runs"):
+        made.measure(made.tagger, "everything", trusted=trusted[:10], work=tmp_path / "runs")
+    same = gain(made.tagger, made.train, made.train, made.test, "everything", trusted=trusted, samples=50, device="cpu")
+    assert (same.before, same.num_changed) == (plain.before, 0)
+    assert same.after not in (plain.before, found.after)
+
+
 def test_another_encoder_is_trained(made: Made) -> None:
     own = made.measure(made.tagger, "everything")
     other = made.measure(made.tagger, "everything", encoder="lexical")
@@ -171,6 +187,8 @@ def test_dev_data_chooses_the_epoch(made: Made) -> None:
         ({"dev": "train"}, "^dev is only used if everything is retrained"),
         ({"encoder": "lexical"}, "^encoder is only used if everything is retrained"),
         ({"work": "runs"}, "^work is only used if everything is retrained"),
+        ({"trusted": "true"}, "^trusted is only used if everything is retrained"),
+        ({"retrain": "everything", "trusted": "test"}, r"test\.conll: the test data is also the trusted data"),
         ({"num_seeds": 2}, "^several seeds are only used if everything is retrained"),
         ({"num_seeds": 0}, "^num_seeds 0: must be at least 1$"),
         ({"samples": 0}, "^samples 0: must be at least 1$"),
@@ -181,6 +199,8 @@ def test_dev_data_chooses_the_epoch(made: Made) -> None:
 )
 def test_options_that_contradict_each_other(made: Made, options: dict[str, Any], message: str) -> None:
     options = {name: getattr(made, str(value)) if name in ("dev", "test") else value for name, value in options.items()}
+    if "trusted" in options:
+        options["trusted"] = getattr(made, str(options["trusted"])).sentences
     arguments = {"before": made.train, "after": made.true, "test": made.test, "device": "cpu", **options}
     with pytest.raises(OptionError, match=message):
         gain(made.tagger, **arguments)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tagtrace import read_decided
+from tagtrace import decided_sentences, read_decided
+from tagtrace._checks import DataError
 from tagtrace.data import read_corpus
+from tagtrace.data.labels import HIDDEN
 from tagtrace.findings.teaching.teach import teach
 from tagtrace.review import Decisions, Store, open_review, read_project_file, write_project_file
 from tagtrace.review.model.teaching import EVERY, Known, Teaching, read_known
@@ -264,8 +266,16 @@ def test_decisions_are_read_from_the_folder_of_a_project(project_folder: Path, t
     client.decide(2)
     expected = {(one.sentence_number, one.start + t): label for t, label in enumerate(one.proposed)}
     assert read_decided(str(tmp_path)).labels == expected
+    corpus = read_corpus(project_folder / "data/train.conll")
+    (sentence,) = decided_sentences(tmp_path, corpus)
+    assert sentence.tokens == corpus.sentences[one.sentence_number].tokens
+    assert sentence.labels[one.start : one.stop] == one.proposed
+    assert {*sentence.labels[: one.start], *sentence.labels[one.stop :]} <= {HIDDEN}
+    with pytest.raises(DataError, match="its tokens are not those of the training data that was reviewed"):
+        decided_sentences(tmp_path, corpus.with_sentences(corpus.sentences[1:]))
     client.post("undo")
     assert len(read_decided(tmp_path)) == 0
+    assert decided_sentences(tmp_path, corpus) == []
     while review.is_busy:
         time.sleep(0.02)
     review.close()

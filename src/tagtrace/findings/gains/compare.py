@@ -45,11 +45,15 @@ class Gain(Described):
     """What was retrained: ``head``, or ``everything``."""
     num_changed: int = 0
     """Labels that differ between the data before and after."""
+    num_trusted: int = 0
+    """Trusted sentences that training ended with after the change."""
 
     @property
     def verdict(self) -> str:
         """The result in one sentence."""
         one, labels = self.f1, counted(self.num_changed, "changed label")
+        if self.num_trusted:
+            labels += f" and a short training on {counted(self.num_trusted, 'trusted sentence')}"
         interval = f"95 % interval {100 * one.low:+.2f} to {100 * one.high:+.2f}, over {self._units()}"
         if one.low > 0:
             return f"better: {labels} raise segment F1 by {100 * one.difference:.2f} points ({interval})"
@@ -85,6 +89,7 @@ class Gain(Described):
             "num_units": self.num_units,
             "retrained": self.retrained,
             "num_changed": self.num_changed,
+            "num_trusted": self.num_trusted,
             "verdict": self.verdict,
             "before": [card.to_json() for card in self.before],
             "after": [card.to_json() for card in self.after],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ import torch
 from tagtrace._checks import OptionError, check_type
 from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
+from tagtrace.data.sentence import Sentence
 from tagtrace.findings.gains.compare import Gain
 from tagtrace.findings.gains.retrained import full_gain, head_gain, num_changed
 from tagtrace.index import Index, IndexFolderError
@@ -30,6 +31,7 @@ def gain(
     retrain: Retrain = "head",
     *,
     dev: Corpus | None = None,
+    trusted: Sequence[Sentence] = (),
     num_seeds: int = 1,
     encoder: str | None = None,
     l2: float | None = None,
@@ -46,11 +48,13 @@ def gain(
     ``source`` is an index or a tagger. ``retrain="head"`` keeps the encoder and solves the head exactly, with strength
     ``l2`` (default: that of the index or of the tagger's refit, else 1). ``retrain="everything"`` also trains the
     encoder again by the tagger's recipe, for ``num_seeds`` seeds, from an untrained ``encoder`` (default: like the
-    tagger's) and with ``dev`` to choose the epoch; finished runs are kept in the folder ``work``. ``tagger`` is the
-    folder of the index's tagger (default: where it was). The interval of the difference comes from ``samples`` paired
-    bootstrap resamples of the documents of ``test`` (of sentences if it has no documents).
+    tagger's) and with ``dev`` to choose the epoch; training on ``after`` ends with a few steps on ``trusted``,
+    sentences with labels that are known to be right, or HIDDEN (``decided_sentences``). Finished runs are kept in the
+    folder ``work``. ``tagger`` is the folder of the index's tagger (default: where it was). The interval of the
+    difference comes from ``samples`` paired bootstrap resamples of the documents of ``test`` (of sentences if it has no
+    documents).
     """
-    _check_options(before, after, test, retrain, dev, num_seeds, encoder, l2, samples, work)
+    _check_options(before, after, test, retrain, dev, trusted, num_seeds, encoder, l2, samples, work)
     if tagger is not None and not isinstance(source, Index):
         raise OptionError("the folder of a tagger is only used with an index; leave it out")
     model = (source.tagger(tagger) if isinstance(source, Index) else deepcopy(source)).to(pick_device(device))
@@ -64,10 +68,10 @@ def gain(
     else:
         make = None if encoder is None else lambda seed: build_encoder(encoder, before.sentences, seed)
         found = full_gain(
-            model, before, after, test, dev, num_seeds=num_seeds, encoder=make,
+            model, before, after, test, dev, trusted=trusted, num_seeds=num_seeds, encoder=make,
             work=None if work is None else Path(work), samples=samples, training=training,
         )  # fmt: skip
-    return replace(found, retrained=retrain, num_changed=num_changed(before, after))
+    return replace(found, retrained=retrain, num_changed=num_changed(before, after), num_trusted=len(trusted))
 
 
 def _check_options(
@@ -76,6 +80,7 @@ def _check_options(
     test: Corpus,
     retrain: Retrain,
     dev: Corpus | None,
+    trusted: Sequence[Sentence],
     num_seeds: int,
     encoder: str | None,
     l2: float | None,
@@ -88,11 +93,13 @@ def _check_options(
     for corpus, name in ((before, "before"), (after, "after")):
         if corpus.path.resolve() == test.path.resolve():
             raise OptionError(f"{test.path}: the test data is also the training data {name}; give held-out data")
+    if any(one.path and Path(one.path).resolve() == test.path.resolve() for one in trusted):
+        raise OptionError(f"{test.path}: the test data is also the trusted data; give held-out data")
     for name, number in (("samples", samples), ("num_seeds", num_seeds)):
         if number < 1:
             raise OptionError(f"{name} {number}: must be at least 1")
     if retrain == "head":
-        for name, value in (("dev", dev), ("encoder", encoder), ("work", work)):
+        for name, value in (("dev", dev), ("trusted", trusted or None), ("encoder", encoder), ("work", work)):
             if value is not None:
                 raise OptionError(f"{name} is only used if everything is retrained, not only the head")
         if num_seeds > 1:

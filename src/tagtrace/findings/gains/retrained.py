@@ -35,9 +35,11 @@ from tagtrace.tagger import (
     train_tagger,
 )
 from tagtrace.tagger.convex.refit import RefitProgress
+from tagtrace.tagger.further import check_trusted, train_further
 from tagtrace.tagger.recipe import EncoderMaker, Recipe
+from tagtrace.tagger.training import sentences_digest
 
-FORMAT = 3
+FORMAT = 4
 MARKER = "gain.json"
 
 
@@ -88,6 +90,7 @@ def full_gain(
     test: Corpus,
     dev: Corpus | None = None,
     *,
+    trusted: Sequence[Sentence] = (),
     num_seeds: int = 1,
     encoder: EncoderMaker | None = None,
     work: Path | None = None,
@@ -97,6 +100,8 @@ def full_gain(
 ) -> Gain:
     """The gain with encoder and head trained again by the tagger's recorded recipe, for ``num_seeds`` seeds.
 
+    After training on ``after``, the tagger is trained a little further on ``trusted``, sentences with labels that are
+    known to be right, or HIDDEN.
     ``encoder`` makes an untrained encoder from a seed (default: of the tagger's kind and options). Finished runs and
     checkpoints are kept in the folder ``work``, so that an interrupted call resumes when repeated. ``training`` is
     called with the name of a run (``before-0``) and a step.
@@ -106,12 +111,13 @@ def full_gain(
     recipe = Recipe.of(tagger, encoder)
     options = recipe.options
     _check_dev(tagger, options, dev)
-    sides = dict(zip(("before", "after"), paired_sentences(tagger, before, after), strict=True))
+    check_trusted(tagger, trusted)
+    sides = dict(zip(("before", "after"), paired_sentences(tagger, before, after, not trusted), strict=True))
     held_out = _held_out(tagger, test)
     kept = None
     if work is not None:
         corpora = {**{name: before.with_sentences(side) for name, side in sides.items()}, "test": test, "dev": dev}
-        kept = RunFolder(work, MARKER, _owner(tagger, recipe, corpora), "runs").open()
+        kept = RunFolder(work, MARKER, _owner(tagger, recipe, corpora, trusted), "runs").open()
     predicted: dict[str, list[Predicted]] = {name: [] for name in sides}
     for number in range(options.seed, options.seed + num_seeds):
         for name, side in sides.items():
@@ -124,6 +130,8 @@ def full_gain(
                     fresh, side, dev.sentences if dev else (), replace(options, seed=number),
                     checkpoint=kept.folder / run if kept else None, progress=report,
                 )  # fmt: skip
+                if trusted and name == "after":
+                    train_further(fresh, trusted, options, report)
                 if recipe.refit is not None:
                     refit_tagger(fresh, side, recipe.refit)
                 found = fresh.predict(held_out)
@@ -133,10 +141,12 @@ def full_gain(
     return compare(held_out, predicted["before"], predicted["after"], tagger.labels.scheme, samples, seed)
 
 
-def paired_sentences(tagger: Tagger, before: Corpus, after: Corpus) -> tuple[list[Sentence], list[Sentence]]:
+def paired_sentences(
+    tagger: Tagger, before: Corpus, after: Corpus, must_differ: bool = True
+) -> tuple[list[Sentence], list[Sentence]]:
     """The sentences of ``before`` with their own labels, and with those of ``after``.
 
-    Raises unless the tokens are the same, some labels differ, and the tagger knows all labels.
+    Raises unless the tokens are the same, some labels differ (if they must), and the tagger knows all labels.
     """
     if len(before.sentences) != len(after.sentences):
         raise DataError(
@@ -149,7 +159,7 @@ def paired_sentences(tagger: Tagger, before: Corpus, after: Corpus) -> tuple[lis
             raise DataError(f"{places}: the tokens differ; give two copies of one file that differ only in labels")
     tagger.check_corpus(before)
     tagger.labels.check(after.sentences)
-    if num_changed(before, after) == 0:
+    if must_differ and num_changed(before, after) == 0:
         raise DataError(f"{before.path} and {after.path} have the same labels; there is no gain to measure")
     pairs = [(old, new) for old, new in zip(before.sentences, after.sentences, strict=True) if len(old)]
     return [old for old, _ in pairs], [old.with_labels(new.labels) for old, new in pairs]
@@ -173,13 +183,16 @@ def _check_dev(tagger: Tagger, options: TrainOptions, dev: Corpus | None) -> Non
         raise OptionError("the tagger kept the epoch with the lowest loss on dev data; give that dev data")
 
 
-def _owner(tagger: Tagger, recipe: Recipe, corpora: dict[str, Corpus | None]) -> dict[str, Any]:
+def _owner(
+    tagger: Tagger, recipe: Recipe, corpora: dict[str, Corpus | None], trusted: Sequence[Sentence]
+) -> dict[str, Any]:
     """Everything that the runs depend on, except their seeds."""
     return {
         "format": FORMAT,
         **recipe.to_json(),
         "device": tagger.device.type,
         **{name: corpus and content_fingerprint(corpus) for name, corpus in corpora.items()},
+        "trusted": sentences_digest(trusted),
     }
 
 

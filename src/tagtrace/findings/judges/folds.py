@@ -2,7 +2,7 @@
 
 ``out_of_sample`` refits the head for each fold on the features of the others: cheap, but the encoder has seen every
 label. ``encoder_folds`` trains an encoder for each fold too, and keeps finished folds in a folder. Both may learn from
-trusted sentences as well: the heads together with the training data, the taggers after it (``recipes.train_further``).
+trusted sentences as well: the heads together with the training data, the taggers after it (``tagger.further``).
 
 folds.json           what the folds depend on (tagger, data, trusted data, options), and the checksum of each file
 fold-0.safetensors   marginals (n, C), conditional (n,) and joint (b,) losses of the fold's sentences
@@ -26,7 +26,6 @@ from tagtrace._progress import Progress
 from tagtrace._run_folder import RunFolder
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
-from tagtrace.findings.judges.further import train_further
 from tagtrace.findings.judges.probabilities import Probabilities, Sample, empty, fill, fill_by
 from tagtrace.index import Index
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
@@ -41,6 +40,7 @@ from tagtrace.tagger import (
     remove_checkpoint,
     train_tagger,
 )
+from tagtrace.tagger.further import train_further
 from tagtrace.tagger.rows import RowParts, token_places
 
 FORMAT = 3

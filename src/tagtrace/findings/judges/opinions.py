@@ -37,10 +37,10 @@ from tagtrace.findings.judges.folds import (
     save_fold,
     taught_head,
 )
-from tagtrace.findings.judges.further import train_further
 from tagtrace.findings.judges.probabilities import Probabilities, empty, fill_by, in_sample
 from tagtrace.index import Index
 from tagtrace.tagger import Encoder, Rows, Step, Tagger
+from tagtrace.tagger.further import train_further
 from tagtrace.tagger.recipe import Recipe, recorded_recipe
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tagtrace.data.labels import HIDDEN
+from tagtrace.data.sentence import Sentence
 from tagtrace.findings.finding import Finding
 
 Place = tuple[int, int]
@@ -24,6 +26,16 @@ class Decided:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def sentences(self, given: Sequence[Sentence]) -> list[Sentence]:
+        """The sentences with decided labels, all other labels HIDDEN; ``given`` are those that decisions number."""
+        known = dict[int, dict[int, str]]()
+        for (number, t), label in self.labels.items():
+            known.setdefault(number, {})[t] = label
+        return [
+            given[number].with_labels([some.get(t, HIDDEN) for t in range(len(given[number]))])
+            for number, some in sorted(known.items())
+        ]
 
     def touches(self, finding: Finding) -> bool:
         """Whether a label of the finding's tokens is decided, or of the token after it, which may continue them."""

@@ -10,7 +10,6 @@ import torch
 from tagtrace.data import LabelSet, Sentence
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.gains.retrained import predict_rows
-from tagtrace.findings.judges.further import train_further
 from tagtrace.index import Index
 from tagtrace.reproduce.loop.places import Place
 from tagtrace.reproduce.loop.reviewers import Reviewer, ReviewerDecision
@@ -26,6 +25,7 @@ from tagtrace.tagger import (
     score_labels,
     train_tagger,
 )
+from tagtrace.tagger.further import train_further
 
 HeldOutF1 = Callable[[Sequence[Sentence]], float]
 """Trains on sentences and gives segment F1 on test data."""

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from tagtrace.data import Sentence, normalise
-from tagtrace.data.labels import HIDDEN
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.ranking.truth import average_precision
 from tagtrace.findings.teaching.asking import next_questions
@@ -46,15 +45,7 @@ class TaughtState:
 
     def trusted(self) -> list[Sentence]:
         """The sentences with decisions, with the labels of all other tokens hidden."""
-        places: dict[int, dict[int, str]] = {}
-        for (number, t), label in self.decided.labels.items():
-            places.setdefault(number, {})[t] = label
-        return [
-            self.state.sentences[number].with_labels(
-                [known.get(t, HIDDEN) for t in range(len(self.state.sentences[number]))]
-            )
-            for number, known in sorted(places.items())
-        ]
+        return self.decided.sentences(self.state.sentences)
 
 
 def taught_states(

@@ -11,7 +11,6 @@ import torch
 from tagtrace._checks import DataError, EncoderError, OptionError, TaggerError
 from tagtrace.data import Sentence
 from tagtrace.data.labels import HIDDEN
-from tagtrace.findings.judges.further import train_further
 from tagtrace.tagger import (
     HeadOptions,
     Lexical,
@@ -26,6 +25,7 @@ from tagtrace.tagger import (
     refit_tagger,
     train_tagger,
 )
+from tagtrace.tagger.further import train_further
 from tagtrace.tagger.recipe import Recipe, encoder_maker, recorded_recipe
 from tests.findings.made import LABELS, make_sentences, make_tagger
 
