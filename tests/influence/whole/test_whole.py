@@ -119,6 +119,23 @@ def test_scores_are_those_of_dense_matrices(head: HeadOptions) -> None:
     assert bool(allowed.all()) == (not head.constrained)
 
 
+def test_scores_without_curvature_are_products_of_gradients() -> None:
+    member = early(trained())
+    every = torch.stack([gradient(member.tagger, one, (0, one.length)) for one in member.examples])  # (N, P)
+    moved = scale(member.tagger, every) * gradient(member.tagger, member.tagger.prepare(CORPUS.dev[0]), (0, 2))
+    (plain,) = WholeInfluence((member,)).without_curvature().members
+    found = plain.sentence_scores([query()])[0]
+    torch.testing.assert_close(found, every @ moved, rtol=5e-3, atol=5e-3 * float((every @ moved).abs().max()))
+    segments = torch.tensor([[0, 0, 1], [3, 1, 3], [5, 2, 3]])
+    expected = torch.stack(
+        [gradient(member.tagger, member.examples[i], (a, b)) @ moved for i, a, b in segments.tolist()]
+    )
+    found = plain.scores([query()], SegmentLosses(segments))[0]
+    torch.testing.assert_close(found, expected, rtol=2e-2, atol=1e-2 * float(expected.abs().max()))
+    other = member.scores([query()], SegmentLosses(segments))[0]
+    assert float(torch.cosine_similarity(other, found, dim=0)) < 0.999
+
+
 def test_sentences_outside_the_fisher_matrix_have_scores_too(monkeypatch: pytest.MonkeyPatch) -> None:
     tagger = trained()
     all_in = early(tagger)

@@ -7,11 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from tagtrace._checks import DataError
-from tagtrace.data import Corpus, ReadOptions, Sentence
+from tagtrace.data import Corpus, ReadOptions, Sentence, read_corpus
+from tagtrace.data.invented import generate, write_invented
 from tagtrace.findings import Trusted
-from tagtrace.index import Index
+from tagtrace.index import Index, IndexOptions, build_index
+from tagtrace.influence import WholeInfluence, find_candidates, make_query
+from tagtrace.influence.whole.gradient_kernel import sentence_kernel
+from tagtrace.influence.whole.whole import EarlyTagger
 from tagtrace.reproduce.experiments.noise import (
     EXPERIMENT,
     PlantedOptions,
@@ -19,12 +24,14 @@ from tagtrace.reproduce.experiments.noise import (
     draw,
     kept,
     noised_corpus,
+    opposing_tokens,
     questions,
     table,
 )
 from tagtrace.reproduce.shared.document_rankings import PAPER
 from tagtrace.reproduce.shared.experiment import SeedResult, run_seed
 from tagtrace.reproduce.shared.setting import Setting
+from tagtrace.tagger import Lexical, LexicalOptions, TrainOptions, train
 from tests.places import DATA
 
 ASKED = "segment influence, mean (confused)"
@@ -121,3 +128,29 @@ def test_quick_run_has_the_papers_directions(tmp_path: Path) -> None:
         swapped = found[source] | {"systematic": found[source]["random"], "random": found[source]["systematic"]}
         assert len(check([{"seed": 0, source: swapped}])) >= 2, "exchanged kinds are reported"
         assert found[source]["pulls"]["LOC to ORG"] < 0 < found[source]["pulls"]["ORG to LOC"]
+
+
+def test_labels_that_oppose_trusted_ones_through_the_whole_tagger(tmp_path: Path) -> None:
+    """Those of entities, by the sum of a tagger's losses where it is wrong; supporters count as 0."""
+    write_invented(generate(num_documents=20), tmp_path)
+    corpus = read_corpus(tmp_path / "train.conll")
+    corpus = corpus.with_sentences(corpus.sentences[:40])
+    options = TrainOptions(epochs=8, batch_size=8, learning_rate=1e-2, seed=1)
+    tagger = train(corpus, encoder=Lexical(LexicalOptions(buckets=512, width=16, hidden=16)), options=options)
+    index = build_index(tagger, corpus, tmp_path / "index", IndexOptions(tolerance=1e-3))
+    examples = [tagger.prepare(one) for one in corpus.sentences]
+    whole = WholeInfluence((EarlyTagger(tagger, examples, sentence_kernel(tagger, examples, options)),))
+    experts = [one for one in read_corpus(tmp_path / "dev.conll").sentences if len(one)][:20]
+    predicted = tagger.predict(experts)
+    wrong = [
+        make_query(tagger, one, t, t + 1, "gold")
+        for one, labels in zip(experts, predicted, strict=True)
+        for t in range(len(one)) if labels[t] != one.labels[t]
+    ]  # fmt: skip
+    scores = whole.without_curvature().segment_scores([wrong], find_candidates(index, "token").segments)[0]
+    is_entity = torch.tensor([label != "O" for one in corpus.sentences for label in one.labels])
+    found = opposing_tokens(whole, index, experts)
+    torch.testing.assert_close(found, torch.where(is_entity & (scores < 0), -scores, 0.0))
+    assert 0 < int((found > 0).sum()) < int(is_entity.sum())
+    right = [one.with_labels(labels) for one, labels in zip(experts, predicted, strict=True)]
+    assert not bool(opposing_tokens(whole, index, right).any()), "nothing is mispredicted, so nothing is asked"

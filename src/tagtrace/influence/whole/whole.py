@@ -52,6 +52,8 @@ class EarlyTagger:
     tagger: Tagger
     examples: list[Example]
     kernel: GradientKernel
+    has_curvature: bool = True
+    """Otherwise lambda outweighs F, and scores are g_q^T S g_z."""
     _before: dict[tuple[Losses, ...], Tensor] = field(default_factory=dict, repr=False)
     """The losses that were last asked for, at theta."""
 
@@ -59,18 +61,31 @@ class EarlyTagger:
         """The influence of every training sentence on queries, (Q, N)."""
         if len(self.kernel.members) < len(self.examples):
             return self.scores(queries, SentenceLosses(len(self.examples)))
+        if not self.has_curvature:
+            return torch.cat([products for _, products in self._products(queries)])
         return torch.cat([self.kernel.scores(products) for _, products in self._products(queries)])
 
     def scores(self, queries: Sequence[Question], *asked: Losses) -> Tensor:
         """The influence on queries of what has the losses ``asked``, their derivatives along V, (Q, sum of sizes)."""
         found: list[Tensor] = []
-        for gradients, products in self._products(queries):
-            for gradient, weights in zip(gradients, self.kernel.coefficients(products), strict=True):
-                direction = self._direction(gradient, weights)
-                before = self._losses_before(asked)
-                found.append(slopes(self.tagger, self.examples, direction, gradient, asked, before))
+        for gradient, direction in self._directions(queries):
+            before = self._losses_before(asked)
+            found.append(slopes(self.tagger, self.examples, direction, gradient, asked, before))
+        if not self.has_curvature:
+            return torch.stack(found)
         shares = torch.cat([self.kernel.shares[some.sentences()] for some in asked])
         return torch.stack(found) * shares
+
+    def _directions(self, queries: Sequence[Question]) -> Iterator[tuple[QueryGradient, Vector]]:
+        """The gradient of each query, and V."""
+        if not self.has_curvature:
+            for query in queries:
+                gradient = self._gradient(query)
+                yield gradient, self._scaled(gradient.parts)
+            return
+        for gradients, products in self._products(queries):
+            for gradient, weights in zip(gradients, self.kernel.coefficients(products), strict=True):
+                yield gradient, self._direction(gradient, weights)
 
     def _losses_before(self, asked: tuple[Losses, ...]) -> Tensor:
         """The losses at theta, kept for the next query that asks the same."""
@@ -138,6 +153,14 @@ class WholeInfluence:
     """Influence through the whole tagger, averaged over a few seeds of its recipe (``build_whole`` makes it)."""
 
     members: tuple[EarlyTagger, ...]
+
+    def without_curvature(self) -> WholeInfluence:
+        """The same without F, g_q^T S g_z.
+
+        F takes what many sentences agree on as settled, so that no single one of them counts for much. Without it they
+        all count, which finds mistakes that many documents share, but foretells training again less well.
+        """
+        return WholeInfluence(tuple(replace(member, has_curvature=False) for member in self.members))
 
     def sentence_scores(self, queries: Sequence[Question]) -> Tensor:
         """The influence of every training sentence on queries, (Q, N): positive if it supports a query's labels."""

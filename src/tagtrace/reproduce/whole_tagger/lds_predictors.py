@@ -126,13 +126,10 @@ class Predictors:
 
     def _without_parts(self, member: EarlyTagger, queries: Sequence[Query]) -> dict[str, Tensor]:
         """The scores of one early tagger without one of its parts."""
-        options, (tagger, examples, kernel) = (
-            recorded_recipe(self.tagger),
-            (member.tagger, member.examples, member.kernel),
-        )
+        options, tagger, examples = recorded_recipe(self.tagger), member.tagger, member.examples
         tables = [f"{name}.weight" for name, layer in layers_of(tagger).items() if isinstance(layer, Table)]
         each = {
-            "without curvature": replace(member, kernel=replace(kernel, strength=1e6)),
+            "without curvature": replace(member, has_curvature=False),
             "without embeddings": replace(member, kernel=sentence_kernel(tagger, examples, options, left_out=tables)),
             "after all epochs": EarlyTagger(self.tagger, examples, sentence_kernel(self.tagger, examples, options)),
         }
