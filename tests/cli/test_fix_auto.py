@@ -84,7 +84,8 @@ def test_decisions_are_made_and_teach_what_else_is_sure(project: Path, indexed: 
 
 def test_training_and_gain_end_with_decisions(project: Path, indexed: Path, tmp_path: Path) -> None:
     decisions = ("--decisions", project / "project")
-    succeed("train", indexed / "train.conll", tmp_path / "tagger", "--epochs", 1, *decisions)
+    result = succeed("train", indexed / "train.conll", tmp_path / "tagger", "--epochs", 1, *decisions)
+    assert "training ends with" in result.stderr
     record = load_tagger(tmp_path / "tagger").record
     assert record["further"]["num_sentences"] == len({number for number, _ in read_decided(project / "project").labels})
     assert record["training"]["options"]["epochs"] == 1
@@ -96,6 +97,10 @@ def test_training_and_gain_end_with_decisions(project: Path, indexed: Path, tmp_
     refused(
         tagtrace("gain", tmp_path / "tagger", *files, *decisions), "trusted is only used if everything is retrained"
     )
+    undecided = write_project_file(tmp_path / "undecided", None, index=indexed / "index", data=indexed / "train.conll",
+                                   audit=project / "audit")  # fmt: skip
+    nothing = tagtrace("train", indexed / "train.conll", tmp_path / "other", "--decisions", undecided.folder)
+    refused(nothing, "nothing was decided in this review")
     other = tagtrace("train", indexed / "dev.conll", tmp_path / "other", *decisions)
     refused(other, "its tokens are not those of the training data")
 

@@ -178,9 +178,15 @@ def test_training_ends_with_trusted_sentences(corpus: Corpus) -> None:
 
 def test_trusted_sentences_are_checked_before_training(corpus: Corpus) -> None:
     steps: list[Step] = []
-    one = next(one for one in corpus.sentences if len(one))
+    one = next(one for one in corpus.sentences if len(one) > 1)
     with pytest.raises(DataError, match="unknown label 'B-GOD'"):
         train(corpus, trusted=[one.with_labels(["B-GOD"] * len(one))], encoder=small(), progress=steps.append)
+    constrained = HeadOptions(constrained=True)
+    ill_formed = one.with_labels(["O", "I-LOC", *[HIDDEN] * (len(one) - 2)])
+    with pytest.raises(DataError, match="the trusted label I-LOC of token 1 cannot stand there"):
+        train(corpus, trusted=[ill_formed], encoder=small(), head=constrained, progress=steps.append)
+    with pytest.raises(OptionError, match="the dev data is also the trusted data"):
+        train(corpus, corpus, trusted=corpus, encoder=small(), progress=steps.append)
     with pytest.raises(OptionError, match="a vectors encoder cannot be trained further on trusted sentences"):
         train(corpus, trusted=[one], encoder=vectors(corpus))
     assert steps == []

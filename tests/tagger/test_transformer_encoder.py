@@ -7,6 +7,7 @@ import logging
 import random
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -325,6 +326,15 @@ def test_attention_on_a_gpu_is_not_planned_anew_for_every_length() -> None:
     assert torch.backends.cuda.cudnn_sdp_enabled() == before
     with module._attention_of_any_length(torch.device("cpu")):
         assert torch.backends.cuda.cudnn_sdp_enabled() == before
+
+
+def test_every_call_of_a_model_is_made_with_such_attention(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices: list[torch.device] = []
+    monkeypatch.setattr(module, "_attention_of_any_length", lambda device: devices.append(device) or nullcontext())
+    features(Transformer(folders["bert"]), document(5))
+    assert devices == [torch.device("cpu")]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

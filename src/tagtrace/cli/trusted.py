@@ -6,7 +6,10 @@ from pathlib import Path
 
 import click
 
+from tagtrace._checks import DataError
+from tagtrace._markup import counted
 from tagtrace.cli.options import Option
+from tagtrace.cli.show import note
 from tagtrace.data import Corpus, ReadOptions, Sentence, read_corpus
 from tagtrace.review import decided_sentences
 
@@ -25,4 +28,11 @@ def trusted_sentences(
 ) -> list[Sentence]:
     """The sentences of a file, and those of ``corpus`` that a review decided on."""
     found = [] if trusted_file is None else list(read_corpus(trusted_file, options).sentences)
-    return found + ([] if project_folder is None else decided_sentences(project_folder, corpus))
+    if project_folder is not None:
+        decided = decided_sentences(project_folder, corpus)
+        if not decided:
+            raise DataError(f"{project_folder}: nothing was decided in this review; leave --decisions out")
+        found += decided
+    if found:
+        note(f"training ends with {counted(len(found), 'trusted sentence')}")
+    return found

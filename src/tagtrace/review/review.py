@@ -126,7 +126,7 @@ def decided_sentences(folder: str | Path, corpus: Corpus) -> list[Sentence]:
             f"{corpus.path}: its tokens are not those of the training data that was reviewed in {folder}; give that "
             "data, or a copy in which only labels differ"
         )
-    return decided.sentences(ours)
+    return decided.sentences(ours, corpus.normalised_scheme)
 
 
 def teach_by_review(folder: str | Path, findings: Sequence[Finding]) -> tuple[list[Change], Taught]:

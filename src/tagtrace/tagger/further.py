@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import DataError, OptionError
+from tagtrace.data.corpus import Corpus
+from tagtrace.data.labels import HIDDEN
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.tagger import Tagger
 from tagtrace.tagger.training import Step, TrainOptions, partly_labelled, train_tagger
@@ -15,6 +18,14 @@ EPOCHS = 3
 MIN_STEPS = 30
 RATE = 0.7
 """Factor of the encoder's learning rate; the head keeps its own. All three were chosen on WNUT 2017 and NCBI."""
+
+
+Trusted = Corpus | Sequence[Sentence]
+"""Sentences whose labels are known to be right, or HIDDEN."""
+
+
+def sentences_of(trusted: Trusted) -> Sequence[Sentence]:
+    return trusted.sentences if isinstance(trusted, Corpus) else trusted
 
 
 def check_trusted(tagger: Tagger, trusted: Sequence[Sentence]) -> None:
@@ -26,7 +37,26 @@ def check_trusted(tagger: Tagger, trusted: Sequence[Sentence]) -> None:
             f"a {tagger.encoder.kind} encoder cannot be trained further on trusted sentences; leave them out, or use "
             "another encoder"
         )
-    partly_labelled(tagger, [sentence for sentence in trusted if len(sentence)], "trusted")
+    trusted = [sentence for sentence in trusted if len(sentence)]
+    partly_labelled(tagger, trusted, "trusted")
+    if tagger.head.options.constrained:
+        for sentence in trusted:
+            _check_well_formed(tagger, sentence)
+
+
+def _check_well_formed(tagger: Tagger, sentence: Sentence) -> None:
+    """Raise if known labels that follow each other are ruled out by the head's constraints."""
+    ids = [None if label == HIDDEN else tagger.labels.index(label) for label in sentence.labels]
+    wrong = [0] if ids[0] is not None and bool(tagger.head.forbidden_start[ids[0]]) else []
+    wrong += [
+        t for t, (a, b) in enumerate(pairwise(ids), 1)
+        if a is not None and b is not None and bool(tagger.head.forbidden_transitions[a, b])
+    ]  # fmt: skip
+    if wrong:
+        raise DataError(
+            f"{sentence.id}: the trusted label {sentence.labels[wrong[0]]} of token {wrong[0]} cannot stand there, and "
+            "the tagger rules out ill-formed labels; write its segment with B- first"
+        )
 
 
 def train_further(

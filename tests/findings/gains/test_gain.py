@@ -145,7 +145,11 @@ def test_training_after_the_change_ends_with_trusted_sentences(made: Made, tmp_p
     """The side before stays as it is, labels need not differ, and runs with other trusted sentences are refused."""
     trusted = made.true.sentences[:30]
     plain = made.measure(made.tagger, "everything")
-    found = made.measure(made.tagger, "everything", trusted=trusted, work=tmp_path / "runs")
+    refitted = load_tagger(made.folder / "tagger")
+    refit_tagger(refitted, made.train.sentences, RefitOptions(L2, 1e-3))
+    with pytest.raises(OptionError, match="refitted after training, which would undo"):
+        made.measure(refitted, "everything", trusted=trusted)
+    found = made.measure(made.tagger, "everything", trusted=made.true.with_sentences(trusted), work=tmp_path / "runs")
     assert found.before == plain.before
     assert found.after != plain.after
     assert found.num_trusted == 30

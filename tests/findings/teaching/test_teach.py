@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tagtrace.data import Sentence
+from tagtrace.data.labels import HIDDEN
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.teaching.alike import Alike
 from tagtrace.findings.teaching.decided import Decided
@@ -108,3 +110,14 @@ def test_the_token_after_a_finding_touches_it() -> None:
     one = made(0, "Varn")
     touched = [Decided({(0, t): "I-LOC"}).touches(one) for t in range(4)]
     assert touched == [False, True, True, False]
+
+
+def test_decided_sentences_are_well_formed() -> None:
+    """Rejecting a change of I-LOC and then making the token before it O leaves a segment of its own."""
+    given = [Sentence(("a", "b", "c"), ("B-LOC", "I-LOC", "O"), "s:0"), Sentence(("d",), ("O",), "s:1")]
+    decided = Decided({(0, 0): "O", (0, 1): "I-LOC"})
+    (found,) = decided.sentences(given, "iob2")
+    assert found.labels == ("O", "B-LOC", HIDDEN)
+    assert Decided({(0, 1): "I-LOC"}).sentences(given, "iob2")[0].labels == (HIDDEN, "I-LOC", HIDDEN)
+    plain = [Sentence(("a", "b"), ("NN", "I-X"), "s:0")]
+    assert Decided({(0, 1): "I-X"}).sentences(plain, "plain")[0].labels == (HIDDEN, "I-X")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -173,6 +174,14 @@ def outside_fisher(member: EarlyTagger, asked: Query) -> Tensor:
 
 def relabelled(example: Example, token: int, label: int) -> Example:
     return replace(example, labels=[*example.labels[:token], label, *example.labels[token + 1 :]])
+
+
+@pytest.mark.parametrize(("gib", "expected"), [(16, 2**28), (64, 2**30), (140, 2**30)])
+def test_memory_is_a_part_of_a_small_gpu(monkeypatch: pytest.MonkeyPatch, gib: int, expected: int) -> None:
+    properties = SimpleNamespace(total_memory=gib * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    assert gradient_kernel.memory_of(torch.device("cuda")) == expected
+    assert gradient_kernel.memory_of(torch.device("cpu")) == gradient_kernel.CPU_BYTES
 
 
 def test_a_sketch_keeps_products(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from tagtrace.findings.gains.retrained import full_gain, head_gain, num_changed
 from tagtrace.index import Index, IndexFolderError
 from tagtrace.tagger import RefitOptions, Rows, Step, Tagger, build_encoder, pick_device
 from tagtrace.tagger.convex.refit import RefitProgress
+from tagtrace.tagger.further import Trusted, sentences_of
 
 Retrain = Literal["head", "everything"]
 
@@ -31,7 +32,7 @@ def gain(
     retrain: Retrain = "head",
     *,
     dev: Corpus | None = None,
-    trusted: Sequence[Sentence] = (),
+    trusted: Trusted = (),
     num_seeds: int = 1,
     encoder: str | None = None,
     l2: float | None = None,
@@ -54,6 +55,7 @@ def gain(
     difference comes from ``samples`` paired bootstrap resamples of the documents of ``test`` (of sentences if it has no
     documents).
     """
+    trusted = sentences_of(trusted)
     _check_options(before, after, test, retrain, dev, trusted, num_seeds, encoder, l2, samples, work)
     if tagger is not None and not isinstance(source, Index):
         raise OptionError("the folder of a tagger is only used with an index; leave it out")

@@ -112,6 +112,11 @@ def full_gain(
     options = recipe.options
     _check_dev(tagger, options, dev)
     check_trusted(tagger, trusted)
+    if trusted and recipe.refit is not None:
+        raise OptionError(
+            "the tagger's head was refitted after training, which would undo what trusted sentences teach; leave them "
+            "out, or use a tagger that was not refitted"
+        )
     sides = dict(zip(("before", "after"), paired_sentences(tagger, before, after, not trusted), strict=True))
     held_out = _held_out(tagger, test)
     kept = None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tagtrace.data.labels import HIDDEN
+from tagtrace.data.schemes import normalise
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.finding import Finding
 
@@ -27,15 +28,19 @@ class Decided:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def sentences(self, given: Sequence[Sentence]) -> list[Sentence]:
-        """The sentences with decided labels, all other labels HIDDEN; ``given`` are those that decisions number."""
+    def sentences(self, given: Sequence[Sentence], scheme: str) -> list[Sentence]:
+        """The sentences with decided labels, all other labels HIDDEN; ``given`` are those that decisions number.
+
+        Where a decision takes the beginning off a segment, the rest becomes a segment of its own, as in an export.
+        """
         known = dict[int, dict[int, str]]()
         for (number, t), label in self.labels.items():
             known.setdefault(number, {})[t] = label
-        return [
-            given[number].with_labels([some.get(t, HIDDEN) for t in range(len(given[number]))])
-            for number, some in sorted(known.items())
-        ]
+        found = list[Sentence]()
+        for number, some in sorted(known.items()):
+            whole = normalise([some.get(t, label) for t, label in enumerate(given[number].labels)], scheme)
+            found.append(given[number].with_labels([one if t in some else HIDDEN for t, one in enumerate(whole)]))
+        return found
 
     def touches(self, finding: Finding) -> bool:
         """Whether a label of the finding's tokens is decided, or of the token after it, which may continue them."""

@@ -45,7 +45,7 @@ class TaughtState:
 
     def trusted(self) -> list[Sentence]:
         """The sentences with decisions, with the labels of all other tokens hidden."""
-        return self.decided.sentences(self.state.sentences)
+        return self.decided.sentences(self.state.sentences, "iob2")
 
 
 def taught_states(

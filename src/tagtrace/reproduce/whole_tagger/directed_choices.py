@@ -31,6 +31,7 @@ from tagtrace.reproduce.whole_tagger.answers import Trainings
 from tagtrace.reproduce.whole_tagger.lds_subsets import QueryLosses
 from tagtrace.tagger import Tagger
 from tagtrace.tagger.retrainings import Variant
+from tagtrace.tagger.training import sentences_digest
 
 SCORES = ("head, exact", "whole tagger")
 Groups = dict[str, list[Edit]]
@@ -72,8 +73,8 @@ class TokenAnswers:
         return torch.stack([QueryLosses(self.sentences, self.segments)(tagger), torch.tensor(labels).double()])
 
     def to_json(self) -> list[object]:
-        """The tokens of the sentences, and the segments."""
-        return [[list(one.tokens) for one in self.sentences], self.segments.tolist()]
+        """What identifies the sentences, labels included, and the segments."""
+        return [sentences_digest(self.sentences), self.segments.tolist()]
 
 
 def draw_sentences(setting: Setting, options: DirectedOptions, seed: int) -> tuple[Corpus, list[Sentence]]:
@@ -93,7 +94,7 @@ def stable_errors(
     """Tokens that taggers of all ``seeds`` mispredict in the same way; their losses and labels, (seeds, 2, Q)."""
     every = torch.tensor([[i, t, t + 1] for i, one in enumerate(validation) for t in range(len(one))])
     variants = [Variant(f"nothing-seed-{s}", trainings.train.sentences, s) for s in seeds]
-    about = {"validation": [list(one.tokens) for one in validation]}
+    about = {"validation": sentences_digest(validation)}
     found = trainings.answers("unedited", variants, TokenAnswers(tuple(validation), every), about)  # (seeds, 2, tokens)
     gold, labels = [label for one in validation for label in one.labels], found[:, 1].long()
     names = trainings.recipe.labels.labels

@@ -26,6 +26,7 @@ from tagtrace.tagger import Tagger, crf
 from tagtrace.tagger.recipe import Recipe
 from tagtrace.tagger.retrainings import Variant
 from tagtrace.tagger.rows import pad_rows
+from tagtrace.tagger.training import sentences_digest
 
 Kind = Literal["sentences", "hidden", "relabelled"]
 KINDS: tuple[Kind, ...] = ("sentences", "hidden", "relabelled")
@@ -151,7 +152,7 @@ def actual_losses(setting: Setting, name: str, tagger: Tagger, draw: Draw, kind:
         for number, subset in enumerate(subsets)
         for seed in range(num_seeds)
     ]
-    asked = [list(one.tokens) for one in draw.asked.sentences]
-    about = {"subsets": subsets, "types": draw.new_types, "queries": [asked, draw.asked.segments.tolist()]}
+    queries = [sentences_digest(draw.asked.sentences), draw.asked.segments.tolist()]
+    about = {"subsets": subsets, "types": draw.new_types, "queries": queries}
     found = Trainings(setting, name, Recipe.of(tagger), draw.train).answers(kind, variants, draw.asked, about)
     return found.view(len(subsets), num_seeds, -1).numpy()
