@@ -18,7 +18,7 @@ from torch import Tensor
 from tagtrace._checks import OptionError
 from tagtrace.index import Index
 from tagtrace.influence.edits.edit import Edit
-from tagtrace.influence.edits.edit_pool import relabellings, removals
+from tagtrace.influence.edits.edit_pool import Pool, relabellings, removals
 from tagtrace.influence.edits.flip import Flip, HowToEdit, WhatToEdit
 from tagtrace.influence.edits.margin import Margin
 from tagtrace.influence.edits.seed_effects import RetrainOptions, SeedEffects, retrain_effects
@@ -90,16 +90,21 @@ class WholeFlip:
             if pool.labels is None or not len(pool.segments):
                 return []
             scores = self.whole.relabel_scores([query], pool.segments, pool.labels)[0]
-        taken, found = set[tuple[int, int]](), list[Edit]()
-        for number in scores.argsort(descending=True, stable=True).tolist():
-            if len(found) == most or float(scores[number]) <= 0:
-                break
-            one = pool.edit(number)
-            tokens = {(one.sentence_number, t) for t in range(one.start, one.stop)}
-            if not taken & tokens:
-                found.append(one)
-                taken |= tokens
-        return found
+        return strongest_edits(pool, scores, most)
+
+
+def strongest_edits(pool: Pool, scores: Tensor, most: int) -> list[Edit]:
+    """At most ``most`` edits of a pool with positive scores (S,), strongest first, none of which share a token."""
+    taken, found = set[tuple[int, int]](), list[Edit]()
+    for number in scores.argsort(descending=True, stable=True).tolist():
+        if len(found) == most or float(scores[number]) <= 0:
+            break
+        one = pool.edit(number)
+        tokens = {(one.sentence_number, t) for t in range(one.start, one.stop)}
+        if not taken & tokens:
+            found.append(one)
+            taken |= tokens
+    return found
 
 
 def num_flips(found: SeedEffects, predicted: tuple[int, ...], wanted: tuple[int, ...] | None) -> int:

@@ -5,8 +5,8 @@ Queries are validation tokens that taggers of several seeds mispredict in the sa
 the whole tagger),
 
 - *removal*: the sentences that most support, or most oppose, its gold label are left out;
-- *flip*: at most ``most`` training labels are changed, chosen to change its prediction (``Explainer.flip`` for the
-  head, ``WholeFlip.edits`` for the whole tagger);
+- *flip*: at most ``most`` training labels are changed, those whose change should most move its prediction: by their
+  first-order effect on the head's margin, or by ``WholeFlip.edits``;
 
 and the whole tagger is trained again with the seeds of the unedited taggers. Reported are the loss of the gold label
 without supporters less that without opposers, and the share of predictions that change; beside it, the share that

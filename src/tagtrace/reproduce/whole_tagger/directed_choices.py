@@ -22,8 +22,10 @@ from tagtrace._files import write_json
 from tagtrace.data import Corpus, Sentence
 from tagtrace.index import Index
 from tagtrace.influence import Edit, Explainer, Query, Screen, WholeInfluence, find_candidates, make_query
+from tagtrace.influence.edits.edit_pool import relabellings
+from tagtrace.influence.edits.margin import Margin
 from tagtrace.influence.edits.seed_effects import RetrainOptions
-from tagtrace.influence.whole.flip_whole import WholeFlip
+from tagtrace.influence.whole.flip_whole import WholeFlip, strongest_edits
 from tagtrace.reproduce.shared.conll import read_split
 from tagtrace.reproduce.shared.setting import Setting
 from tagtrace.reproduce.shared.taggers import with_index_head
@@ -53,7 +55,6 @@ class DirectedOptions:
     num_early: int
     group_size: int
     most: int
-    max_retrainings: int
     transformer: dict[str, Any]
     other: dict[str, Any]
 
@@ -160,10 +161,18 @@ def flips(
         query = make_query(refitted, asked.sentences[i], start, stop).with_labels(predicted[number : number + 1])
         by_head, by_whole = list[Edit](), list[Edit]()
         with suppress(OptionError):  # the labels around it, with the refitted head, allow no other
-            by_head = list(
-                explainer.flip(query, "relabel", most=options.most, max_retrainings=options.max_retrainings).edits
-            )
-        with suppress(OptionError):
+            by_head = head_edits(explainer, query, options.most)
             by_whole = chooser.edits(query, "relabel", "token", options.most)
         found |= {f"flip-{SCORES[0]}-{number}": by_head, f"flip-{SCORES[1]}-{number}": by_whole}
     return found
+
+
+def head_edits(explainer: Explainer, query: Query, most: int) -> list[Edit]:
+    """The strongest of the same relabellings by their first-order effect on the head's margin."""
+    head, margin = explainer.optimum, Margin(query, explainer.optimum)
+    gap = margin.at(head)
+    pool = relabellings(explainer.rows, explainer.index.labels, gap)
+    if not len(pool.segments):
+        return []
+    direction = explainer.solver.solve(margin.gradient(gap, head).unsqueeze(0)).value[0]  # V (P,)
+    return strongest_edits(pool, -pool.effects(head, explainer.rows, direction), most)
