@@ -185,8 +185,10 @@ def test_trusted_sentences_are_checked_before_training(corpus: Corpus) -> None:
     ill_formed = one.with_labels(["O", "I-LOC", *[HIDDEN] * (len(one) - 2)])
     with pytest.raises(DataError, match="the trusted label I-LOC of token 1 cannot stand there"):
         train(corpus, trusted=[ill_formed], encoder=small(), head=constrained, progress=steps.append)
-    with pytest.raises(OptionError, match="the dev data is also the trusted data"):
-        train(corpus, corpus, trusted=corpus, encoder=small(), progress=steps.append)
+    with pytest.raises(OptionError, match="of the 24 sentences of the dev data are also trusted"):
+        train(corpus, corpus, trusted=[*corpus.sentences, one], encoder=small(), progress=steps.append)
+    with pytest.raises(OptionError, match="trusted: expected sentences"):
+        train(corpus, trusted="dev.conll", encoder=small(), progress=steps.append)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="a vectors encoder cannot be trained further on trusted sentences"):
         train(corpus, trusted=[one], encoder=vectors(corpus))
     assert steps == []

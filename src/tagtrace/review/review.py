@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from tagtrace._checks import DataError, NoLabelsError, TagtraceError
+from tagtrace._checks import DataError, NoLabelsError, TagtraceError, check_type
 from tagtrace.data import Corpus, Sentence, join_documents, read_corpus
 from tagtrace.findings import Audit, Change, Decided, Finding, Taught, finding_features, teach
 from tagtrace.findings.teaching.teach import first_tokens
@@ -118,8 +118,14 @@ def decided_sentences(folder: str | Path, corpus: Corpus) -> list[Sentence]:
     They are the trusted sentences of ``train`` and ``gain``. ``corpus`` is the project's training data, or a copy in
     which labels were fixed. Raises DataError if it is not.
     """
+    check_type("corpus", corpus, Corpus, "give read_corpus(path)")
     with _opened(folder) as (decisions, index):
         decided, theirs = _read(decisions)[1].decided, decisions.data.sentences
+    if corpus.normalised_scheme != index.labels.scheme:
+        raise DataError(
+            f"{corpus.path}: its labels are not of the kind that was reviewed in {folder} ({index.labels.scheme}); "
+            "give that data, or a copy in which only labels differ"
+        )
     ours = join_documents(corpus.sentences) if index.manifest.unit == "document" else list(corpus.sentences)
     if [one.tokens for one in ours] != [one.tokens for one in theirs]:
         raise DataError(

@@ -24,8 +24,28 @@ Trusted = Corpus | Sequence[Sentence]
 """Sentences whose labels are known to be right, or HIDDEN."""
 
 
-def sentences_of(trusted: Trusted) -> Sequence[Sentence]:
-    return trusted.sentences if isinstance(trusted, Corpus) else trusted
+def sentences_of(trusted: Trusted | None) -> list[Sentence]:
+    """The trusted sentences, those of a corpus if one is given."""
+    if isinstance(trusted, Corpus):
+        return list(trusted.sentences)
+    found = list(trusted or ())
+    if not all(isinstance(one, Sentence) for one in found):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError("trusted: expected sentences; give read_corpus(path), or decided_sentences(project, corpus)")
+    return found
+
+
+def check_held_out(trusted: Sequence[Sentence], held_out: Corpus | None, what: str) -> None:
+    """Raise if most sentences of the ``what`` data are among the trusted ones: results on it would say nothing."""
+    if held_out is None or not trusted:
+        return
+    known = {(one.document, one.tokens) for one in trusted}
+    asked = [one for one in held_out.sentences if len(one)]
+    num_known = sum((one.document, one.tokens) in known for one in asked)
+    if 2 * num_known > len(asked):
+        raise OptionError(
+            f"{held_out.path}: {num_known:,} of the {len(asked):,} sentences of the {what} data are also trusted; give "
+            "held-out data"
+        )
 
 
 def check_trusted(tagger: Tagger, trusted: Sequence[Sentence]) -> None:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import torch
 
-from tagtrace._checks import OptionError, check_type
+from tagtrace._checks import check_type
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
 from tagtrace.tagger.convex.refit import RefitOptions, RefitProgress, refit_tagger
 from tagtrace.tagger.encoders import Encoder, build_encoder
-from tagtrace.tagger.further import Trusted, check_trusted, sentences_of, train_further
+from tagtrace.tagger.further import Trusted, check_held_out, check_trusted, sentences_of, train_further
 from tagtrace.tagger.head import HeadOptions
 from tagtrace.tagger.tagger import Tagger, Unit, new_tagger, pick_device
-from tagtrace.tagger.training import Step, TrainOptions, sentences_digest, train_tagger
+from tagtrace.tagger.training import Step, TrainOptions, train_tagger
 
 
 def train(
@@ -45,8 +45,7 @@ def train(
     options = options or TrainOptions()
     check_type("corpus", corpus, Corpus, "give read_corpus(path)")
     trusted = sentences_of(trusted)
-    if dev is not None and trusted and sentences_digest(trusted) == sentences_digest(dev.sentences):
-        raise OptionError(f"{dev.path}: the dev data is also the trusted data, so F1 on it would say nothing")
+    check_held_out(trusted, dev, "dev")
     labels = LabelSet.from_sentences(corpus.sentences, corpus.normalised_scheme)
     if dev is not None:
         labels.check(dev.sentences)

@@ -9,7 +9,7 @@ import pytest
 
 from tagtrace import decided_sentences, read_decided
 from tagtrace._checks import DataError
-from tagtrace.data import read_corpus
+from tagtrace.data import ReadOptions, read_corpus
 from tagtrace.data.labels import HIDDEN
 from tagtrace.findings.teaching.teach import teach
 from tagtrace.review import Decisions, Store, open_review, read_project_file, write_project_file
@@ -273,6 +273,9 @@ def test_decisions_are_read_from_the_folder_of_a_project(project_folder: Path, t
     assert {*sentence.labels[: one.start], *sentence.labels[one.stop :]} <= {HIDDEN}
     with pytest.raises(DataError, match="its tokens are not those of the training data that was reviewed"):
         decided_sentences(tmp_path, corpus.with_sentences(corpus.sentences[1:]))
+    unlabelled = read_corpus(project_folder / "data/train.conll", ReadOptions(labelled=False))
+    with pytest.raises(DataError, match="its labels are not of the kind that was reviewed"):
+        decided_sentences(tmp_path, unlabelled)
     client.post("undo")
     assert len(read_decided(tmp_path)) == 0
     assert decided_sentences(tmp_path, corpus) == []

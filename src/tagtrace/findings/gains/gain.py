@@ -19,7 +19,7 @@ from tagtrace.findings.gains.retrained import full_gain, head_gain, num_changed
 from tagtrace.index import Index, IndexFolderError
 from tagtrace.tagger import RefitOptions, Rows, Step, Tagger, build_encoder, pick_device
 from tagtrace.tagger.convex.refit import RefitProgress
-from tagtrace.tagger.further import Trusted, sentences_of
+from tagtrace.tagger.further import Trusted, check_held_out, sentences_of
 
 Retrain = Literal["head", "everything"]
 
@@ -95,8 +95,8 @@ def _check_options(
     for corpus, name in ((before, "before"), (after, "after")):
         if corpus.path.resolve() == test.path.resolve():
             raise OptionError(f"{test.path}: the test data is also the training data {name}; give held-out data")
-    if any(one.path and Path(one.path).resolve() == test.path.resolve() for one in trusted):
-        raise OptionError(f"{test.path}: the test data is also the trusted data; give held-out data")
+    for held_out, what in ((test, "test"), (dev, "dev")):
+        check_held_out(trusted, held_out, what)
     for name, number in (("samples", samples), ("num_seeds", num_seeds)):
         if number < 1:
             raise OptionError(f"{name} {number}: must be at least 1")
