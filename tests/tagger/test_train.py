@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +186,9 @@ def test_trusted_sentences_are_checked_before_training(corpus: Corpus) -> None:
     ill_formed = one.with_labels(["O", "I-LOC", *[HIDDEN] * (len(one) - 2)])
     with pytest.raises(DataError, match="the trusted label I-LOC of token 1 cannot stand there"):
         train(corpus, trusted=[ill_formed], encoder=small(), head=constrained, progress=steps.append)
+    copied = [replace(other, document="copy", id=f"copy:{n}") for n, other in enumerate(corpus.sentences)]
     with pytest.raises(OptionError, match="of the 24 sentences of the dev data are also trusted"):
-        train(corpus, corpus, trusted=[*corpus.sentences, one], encoder=small(), progress=steps.append)
+        train(corpus, corpus, trusted=[*copied, one], encoder=small(), progress=steps.append)
     with pytest.raises(OptionError, match="trusted: expected sentences"):
         train(corpus, trusted="dev.conll", encoder=small(), progress=steps.append)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="a vectors encoder cannot be trained further on trusted sentences"):

@@ -20,6 +20,7 @@ from tagtrace.tagger import (
     HeadOptions,
     Lexical,
     LexicalOptions,
+    Scores,
     Step,
     Tagger,
     TrainOptions,
@@ -366,3 +367,16 @@ def test_a_loss_that_is_not_finite_stops_the_run() -> None:
 def test_options_validate_themselves(bad: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=next(iter(bad))):
         TrainOptions(**bad)
+
+
+def test_the_recursions_of_a_training_step_run_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they take less time than on a GPU: the loss is that of ``Scores.cpu``."""
+    calls, on_cpu = list[Scores](), Scores.cpu
+
+    def noted(scores: Scores) -> Scores:
+        calls.append(scores)
+        return on_cpu(scores)
+
+    monkeypatch.setattr(Scores, "cpu", noted)
+    train_tagger(fresh(), TRAIN, (), SHORT)
+    assert len(calls) == NUM_STEPS
