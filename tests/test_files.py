@@ -1,42 +1,16 @@
-"""Files and folders appear complete or not at all."""
+"""Files appear complete or not at all."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tagtrace import _files
 from tagtrace._checks import OptionError
-from tagtrace._files import check_replaceable, file_moved_when_whole, folder_moved_when_whole
-
-
-@pytest.fixture(params=[0o022, 0o077, 0o002, 0o027])
-def umask(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = os.umask(request.param)
-    yield request.param
-    os.umask(before)
-
-
-def listing(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def fail_after(_: object, error: type[BaseException]) -> None:
-    raise error
-
-
-def mode(path: Path) -> int:
-    return path.stat().st_mode & 0o777
-
-
-# Files
+from tagtrace._files import as_private_as, file_moved_when_whole
+from tests.on_disk import fail_after, mode, names
 
 
 def test_a_file_takes_its_name_at_the_end(tmp_path: Path) -> None:
@@ -108,95 +82,26 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-# Folders
+@pytest.mark.parametrize("private", [0o600, 0o640, 0o604])
+def test_a_private_file_stays_private(tmp_path: Path, umask: int, private: int) -> None:
+    old, source = tmp_path / "old", tmp_path / "source"
+    for path in (old, source):
+        path.write_bytes(b"")
+        path.chmod(private)
+    for path, known in ((old, None), (tmp_path / "new", source)):
+        with file_moved_when_whole(path, source=known) as stream:
+            stream.write(b"new")
+    assert mode(old) == private
+    assert mode(tmp_path / "new") & ~private & 0o044 == 0
+    with as_private_as([source, tmp_path]), file_moved_when_whole(tmp_path / "made") as stream:
+        stream.write(b"made")
+    assert mode(tmp_path / "made") & ~private & 0o044 == 0
+    (tmp_path / "after").write_bytes(b"")
+    assert mode(tmp_path / "after") == 0o666 & ~umask
 
 
-def test_a_folder_takes_its_name_at_the_end(tmp_path: Path) -> None:
-    target = tmp_path / "deep" / "out"
-    with folder_moved_when_whole(target, marker="m") as aside:
-        (aside / "m").write_text("whole")
-        assert not target.exists()
-    assert listing(tmp_path) == ["deep", "deep/out", "deep/out/m"]
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("exists", [False, True])
-def test_after_an_error_the_old_folder_is_there_and_nothing_else(
-    tmp_path: Path, error: type[BaseException], exists: bool
-) -> None:
-    target = tmp_path / "out"
-    if exists:
-        target.mkdir()
-        (target / "m").write_text("old")
-    before = listing(tmp_path)
-    with pytest.raises(error), folder_moved_when_whole(target, overwrite=exists, marker="m") as aside:
-        fail_after((aside / "m").write_text("half"), error)
-    assert listing(tmp_path) == before
-    assert not exists or (target / "m").read_text() == "old"
-
-
-@pytest.mark.parametrize("failing", [1, 2])
-def test_a_failing_move_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
-    target = tmp_path / "out"
-    target.mkdir()
-    (target / "m").write_text("old")
-    replace, calls = os.replace, []
-
-    def fail(source: Path, destination: Path) -> None:
-        calls.append(source)
-        if len(calls) == failing:
-            raise OSError(5, "Input/output error")
-        replace(source, destination)
-
-    monkeypatch.setattr(_files.os, "replace", fail)
-    with pytest.raises(OSError, match="Input/output"):  # noqa: SIM117
-        with folder_moved_when_whole(target, overwrite=True, marker="m") as aside:
-            (aside / "m").write_text("new")
-    assert listing(tmp_path) == ["out", "out/m"]
-    assert (target / "m").read_text() == "old"
-
-
-def test_overwriting_replaces_everything(tmp_path: Path) -> None:
-    target = tmp_path / "out"
-    for name in ("first", "second"):
-        with folder_moved_when_whole(target, overwrite=True, marker="m") as aside:
-            (aside / "m").write_text(name)
-            (aside / name).write_text(name)
-    assert listing(tmp_path) == ["out", "out/m", "out/second"]
-    with pytest.raises(OptionError, match="exists already"), folder_moved_when_whole(target, marker="m"):
+def test_a_pipe_that_nobody_reads_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="No such device"), file_moved_when_whole(pipe):
         pass
-
-
-def test_only_a_folder_of_its_kind_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("precious")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "thesis").write_text("precious")
-    (tmp_path / "empty").mkdir()
-    before = listing(tmp_path)
-    for name in ("file", "folder"):
-        with (
-            pytest.raises(OptionError, match="has no m, so it is not replaced"),
-            folder_moved_when_whole(tmp_path / name, overwrite=True, marker="m"),
-        ):
-            pass
-    assert listing(tmp_path) == before
-    with folder_moved_when_whole(tmp_path / "empty", overwrite=True, marker="m") as aside:
-        (aside / "m").write_text("")
-    assert (tmp_path / "empty" / "m").exists()
-
-
-def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OptionError, match="is not a folder that can be written to"):
-        check_replaceable(tmp_path / "file" / "deep" / "out", overwrite=False, marker="m")
-    check_replaceable(tmp_path / "new" / "deep" / "out", overwrite=False, marker="m")
-    assert names(tmp_path) == ["file"]
-
-
-def test_a_folder_and_all_in_it_have_ordinary_permissions(tmp_path: Path, umask: int) -> None:
-    with folder_moved_when_whole(tmp_path / "out", marker="m") as aside:
-        (aside / "sub").mkdir(mode=0o700)
-        private = os.open(aside / "sub" / "m", os.O_CREAT | os.O_WRONLY, 0o600)
-        os.close(private)
-    assert [mode(tmp_path / "out" / name) for name in (".", "sub")] == [0o777 & ~umask] * 2
-    assert mode(tmp_path / "out" / "sub" / "m") == 0o666 & ~umask

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,15 +15,18 @@ import pytest
 import torch
 
 from tagtrace._checks import OptionError, TrainingError
+from tagtrace._folders import Product
 from tagtrace._run_folder import RunFolder
+from tests.on_disk import fail_after
 
 MARKER = "run.json"
+PRODUCT = Product(MARKER, (MARKER, "a", "b", "sub/a", "sub/b", "sub/c"))
 OWNER: dict[str, Any] = {"data": "abc", "options": {"l2": 1.0, "places": (1, 2)}}
 ONES, TWOS = {"x": torch.ones(3)}, {"x": torch.full((3,), 2.0)}
 
 
 def run_folder(folder: Path, owner: dict[str, Any] | None = None, **options: Any) -> RunFolder:
-    return RunFolder(folder, MARKER, owner or OWNER, "results", **options)
+    return RunFolder(folder, MARKER, owner or OWNER, "results", **{"product": PRODUCT, **options})
 
 
 def names(folder: Path) -> list[str]:
@@ -85,13 +89,15 @@ def test_another_run_is_refused_and_changes_nothing(tmp_path: Path, owner: dict[
         "3",
         "{}",
         '{"owner": {}, "notes": {}}',
+        "[" * 100_000,
+        '{"owner": {}, "notes": {}, "files": [{"name": "../x", "num_bytes": 1, "sha256": ""}]}',
         '{"owner": {}, "notes": {}, "files": [{"name": 3}]}',
     ],
 )
 def test_a_damaged_marker_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     run_folder(tmp_path / "run").open()
     (tmp_path / "run" / MARKER).write_text(content)
-    with pytest.raises(OptionError, match=r"run\.json: damaged; choose another folder") as caught:
+    with pytest.raises(OptionError, match=r"run\.json: .*; move the folder elsewhere, or choose") as caught:
         run_folder(tmp_path / "run").open()
     assert "\n" not in str(caught.value)
 
@@ -99,7 +105,7 @@ def test_a_damaged_marker_is_refused_in_one_line(tmp_path: Path, content: str) -
 def test_a_marker_that_is_not_text_is_refused(tmp_path: Path) -> None:
     run_folder(tmp_path / "run").open()
     (tmp_path / "run" / MARKER).write_bytes(b"\xff\xfe")
-    with pytest.raises(OptionError, match="damaged"):
+    with pytest.raises(OptionError, match="not valid JSON"):
         run_folder(tmp_path / "run").open()
 
 
@@ -155,13 +161,44 @@ def test_a_run_that_was_killed_resumes_with_its_complete_files(tmp_path: Path) -
     program = [sys.executable, "-c", KILLED.format(folder=str(folder))]
     killed = subprocess.run(program, env=environment, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    assert names(folder) == [".b.part", "a", MARKER]
+    left, *others = names(folder)  # and what is in it
+    assert re.fullmatch(r"\.b\.[0-9a-f]{8}\.tagtrace-new", left)
+    assert others == [f"{left}/b", "a", MARKER]
     run = run_folder(folder).open()
     assert run.has("a")
     assert not run.has("b")
     assert run.notes == {"step": 1}
     run.add({"b": TWOS}, step=2)
     assert names(folder) == ["a", "b", MARKER]
+
+
+def test_a_run_has_begun_before_its_first_file_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that adds files without having been opened, as training does, is known for this run's when it is killed."""
+    run = run_folder(tmp_path / "run")
+    monkeypatch.setattr("tagtrace._run_folder.write_tensors", lambda *_: fail_after(None, KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run.add({"a": ONES})
+    monkeypatch.undo()
+    again = run_folder(tmp_path / "run").open()
+    again.add({"a": ONES})
+    assert again.has("a")
+
+
+@pytest.mark.parametrize("name", ["link/precious", "notes.txt", "sub/deeper/x.safetensors"])
+def test_a_marker_that_came_from_somebody_else_names_no_other_files(tmp_path: Path, name: str) -> None:
+    """Files in it are deleted once they are not needed any more."""
+    run = run_folder(tmp_path / "run", product=Product(MARKER, (MARKER, "*/*", "*.safetensors"))).open()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run" / "link").symlink_to("../elsewhere")
+    (tmp_path / "elsewhere" / "precious").write_text("mine")
+    marker = tmp_path / "run" / MARKER
+    saved = json.loads(marker.read_text())
+    marker.write_text(json.dumps({**saved, "files": [{"name": name, "num_bytes": 4, "sha256": "0"}]}))
+    with pytest.raises(OptionError, match="is not a file that tagtrace wrote here"):
+        run_folder(tmp_path / "run", product=run.product).open()
+    with pytest.raises(OptionError, match="is not a file that tagtrace wrote here"):
+        run.add({"link/precious": ONES})
+    assert (tmp_path / "elsewhere" / "precious").read_text() == "mine"
 
 
 def test_forgotten_files_are_deleted_with_their_empty_folders(tmp_path: Path) -> None:
@@ -194,6 +231,26 @@ def test_a_removed_run_is_gone(tmp_path: Path) -> None:
     run.remove()
     assert names(tmp_path) == []
     run.remove()
+
+
+@pytest.mark.parametrize("name", ["*", "notes.*", "[n]otes.txt", "?otes.txt"])
+def test_a_name_in_a_marker_is_not_a_pattern(tmp_path: Path, name: str) -> None:
+    run = run_folder(tmp_path / "run").open()
+    (tmp_path / "run" / "notes.txt").write_text("precious")
+    marker = json.loads((tmp_path / "run" / MARKER).read_text())
+    marker["files"] = [{"name": name, "num_bytes": 1, "sha256": "0"}]
+    (tmp_path / "run" / MARKER).write_text(json.dumps(marker))
+    run.remove()
+    assert names(tmp_path / "run") == ["notes.txt"]
+
+
+def test_a_marker_that_is_a_link_is_replaced_and_what_it_links_to_is_not(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / MARKER).symlink_to(tmp_path / "victim")
+    run_folder(tmp_path / "run").save()
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert run_folder(tmp_path / "run").open().has_begun
 
 
 def test_the_marker_is_readable_json(tmp_path: Path) -> None:

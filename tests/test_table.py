@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagtrace._table import WIDTH, Described, Table
+from tagtrace._visible import visible
 
 HOSTILE = ["<script>alert(1)</script>", "<img src=x onerror='x'>", '"><b>', "a & b", "</td></table>", "\x00\ud800<"]
 
@@ -69,7 +70,7 @@ def test_a_table_without_a_title_or_rows() -> None:
 
 def test_a_cell_with_several_lines() -> None:
     table = Table(
-        "", ("name", "text", "count"), (("a", "one\ntwo three\n\nfour", "7"), ("b", "five", "12")), ("count",)
+        "", ("name", "text", "count"), (("a", ("one", "two three", "", "four"), "7"), ("b", "five", "12")), ("count",)
     )
     assert lines_of(table)[2:] == [
         "a     one            7",
@@ -114,20 +115,23 @@ def test_indents_of_cells_are_kept() -> None:
     assert lines_of(Table("", ("", "n"), (("all", "3"), ("  ORG", "2")), ("n",)))[2:] == ["all    3", "  ORG  2"]
 
 
-@given(st.lists(st.tuples(st.text("ab \n", max_size=200), st.text("01", max_size=9)), max_size=4))
-def test_no_line_is_too_long_and_no_word_is_lost(rows: list[tuple[str, str]]) -> None:
+LINES = st.lists(st.text("ab ", max_size=100), max_size=3).map(tuple)
+
+
+@given(st.lists(st.tuples(LINES, st.text("01", max_size=9)), max_size=4))
+def test_no_line_is_too_long_and_no_word_is_lost(rows: list[tuple[tuple[str, ...], str]]) -> None:
     table = Table("title", ("text", "number"), tuple(rows), ("number",))
     text = table.text()
     assert max(map(len, text.split("\n"))) <= WIDTH
     assert all(len(line) == len(line.rstrip()) for line in text.split("\n"))
     body = "".join(text.split("\n")[3:])
-    letters = "".join(cell for row in rows for cell in row)
+    letters = "".join(part for lines, number in rows for part in (*lines, number))
     assert sorted(re.sub(r"\s", "", body)) == sorted(re.sub(r"\s", "", letters))
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_cells_titles_and_lines_are_escaped(hostile: str) -> None:
-    table = Table(hostile, (hostile, "b"), ((hostile, "x"), (f"one\n{hostile}", "y")), ("b",))
+    table = Table(hostile, (hostile, "b"), ((hostile, "x"), (("one", hostile), "y")), ("b",))
     page = Report((hostile, table))._repr_html_()
     reader = Reader(page)
     expected = [
@@ -149,7 +153,7 @@ def test_cells_titles_and_lines_are_escaped(hostile: str) -> None:
         "td",
     ]
     assert reader.tags == expected
-    shown = hostile.replace("\x00", "\ufffd").replace("\ud800", "\ufffd")
+    shown = visible(hostile)
     assert reader.cells == [shown, shown, shown, "b", shown, "x", f"one\n{shown}", "y"]
     page.encode("utf-8")
 
@@ -160,6 +164,17 @@ def test_a_result_prints_its_lines_and_tables_in_order() -> None:
     assert str(report) == f"first\n{table.text()}\nlast"
     assert f"{report}" == str(report)
     assert report._repr_html_() == f'<div class="tagtrace"><p>first</p>{table.html()}<p>last</p></div>'
+
+
+def test_what_cannot_be_seen_is_escaped() -> None:
+    hidden = "a\x1b[2J\u202eb\nc"
+    table = Table(hidden, (hidden, "b"), ((hidden, (hidden, "d")),), (hidden,))
+    shown = visible(hidden)
+    lines = lines_of(table)
+    assert lines[0] == shown
+    assert [line.split() for line in lines[3:]] == [[shown, shown], ["d"]]
+    assert str(Report((hidden, table))).split("\n") == [shown, *lines]
+    assert Report((hidden, table))._repr_html_().count(shown) == 5
 
 
 def test_a_result_must_describe_itself() -> None:

@@ -11,17 +11,20 @@ from tagtrace._version import __version__
 
 if TYPE_CHECKING:
     from tagtrace.data import (
+        Converted,
         Corpus,
         LabelSet,
         ReadOptions,
         Segment,
         Sentence,
         Summary,
+        convert,
         read_corpus,
         summarise,
         write_corpus,
         write_predictions,
     )
+    from tagtrace.doctor import Health, Symptom, examine
     from tagtrace.findings import (
         Audit,
         AuditOptions,
@@ -83,8 +86,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "data": (
-        "Corpus", "LabelSet", "ReadOptions", "Segment", "Sentence", "Summary", "read_corpus", "summarise",
-        "write_corpus", "write_predictions",
+        "Converted", "Corpus", "LabelSet", "ReadOptions", "Segment", "Sentence", "Summary", "convert", "read_corpus",
+        "summarise", "write_corpus", "write_predictions",
     ),
     "tagger": (
         "HeadOptions", "Misprediction", "RefitOptions", "Scorecard", "Tagger", "TrainOptions", "build_encoder",
@@ -102,6 +105,7 @@ _HOMES = {
         "run_audit", "teach",
     ),
     "review": ("decided_sentences", "read_decided", "review_project"),
+    "doctor": ("Health", "Symptom", "examine"),
 }  # fmt: skip
 """The package of each public name, imported when the name is first used: reading data needs no torch."""
 
@@ -110,6 +114,7 @@ __all__ = [
     "AuditOptions",
     "Auto",
     "Change",
+    "Converted",
     "Corpus",
     "Decided",
     "Edit",
@@ -122,6 +127,7 @@ __all__ = [
     "Flip",
     "Gain",
     "HeadOptions",
+    "Health",
     "Index",
     "IndexOptions",
     "LabelSet",
@@ -136,6 +142,7 @@ __all__ = [
     "Segment",
     "Sentence",
     "Summary",
+    "Symptom",
     "Tagger",
     "TagtraceError",
     "Taught",
@@ -149,7 +156,9 @@ __all__ = [
     "build_whole",
     "choose_auto",
     "choose_findings",
+    "convert",
     "decided_sentences",
+    "examine",
     "finding_features",
     "fix",
     "gain",

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tagtrace._visible import visible_message
+
 
 class TagtraceError(Exception):
-    """An error that the user can fix: the command line prints its message as one line and exits with status 1."""
+    """An error that the user can fix: the command line prints its message as one line and exits with status 1.
+
+    The message is one line of a readable length, whatever tokens, labels and file names are in it.
+    """
+
+    def __str__(self) -> str:
+        return visible_message(super().__str__())
 
 
 class DataError(TagtraceError):
@@ -37,6 +45,22 @@ def check_type(name: str, value: object, kind: type, remedy: str) -> None:
     """Raise OptionError unless the argument ``name`` has the right type; ``remedy`` says what to give instead."""
     if not isinstance(value, kind):
         raise OptionError(f"{name} is of type {type(value).__name__}, not {kind.__name__}; {remedy}")
+
+
+def check_seed(seed: int) -> None:
+    """Raise OptionError unless every random generator takes the seed."""
+    if not 0 <= seed < 2**63:
+        raise OptionError(f"seed {seed}: must be from 0 to 2**63 - 1")
+
+
+MOST_SEEDS = 100
+"""More trainings of the same tell nothing new."""
+
+
+def check_num_seeds(num_seeds: int) -> None:
+    """Raise OptionError for a number of seeds that would never end."""
+    if not 1 <= num_seeds <= MOST_SEEDS:
+        raise OptionError(f"num_seeds {num_seeds}: must be from 1 to {MOST_SEEDS}")
 
 
 def at(path: str | Path, line: int | None = None) -> str:

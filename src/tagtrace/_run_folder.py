@@ -7,16 +7,29 @@ their checksums. It is replaced atomically after each step, so a run that is kil
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from tagtrace._checks import OptionError, TagtraceError
+from tagtrace._documents import Document, parse_json, read_document
 from tagtrace._files import write_json
+from tagtrace._folders import Product, moved_aside, remove_left_over
 from tagtrace._tensor_files import FileRecord, map_tensors, write_tensors
+
+
+@dataclass(frozen=True)
+class RunDocument(Document):
+    """The marker of a run; owner and notes are checked by the run itself."""
+
+    owner: dict[str, Any]
+    notes: dict[str, Any]
+    files: tuple[FileRecord, ...]
 
 
 class RunFolder:
@@ -35,19 +48,23 @@ class RunFolder:
         owner: Mapping[str, Any],
         what: str,
         *,
+        product: Product | None = None,
         error: type[TagtraceError] = OptionError,
         remedy: str = "choose another folder",
     ) -> None:
         self.folder, self.marker, self.what = Path(folder), marker, what
-        self.owner: dict[str, Any] = json.loads(json.dumps(owner))
+        self.product: Product = product or Product(marker, (marker, "*.safetensors", "*/*.safetensors"))
+        self.owner: dict[str, Any] = parse_json(json.dumps(owner))
         self.error, self.remedy = error, remedy
         self.files: dict[str, FileRecord] = {}
+        self.lost: tuple[str, ...] = ()
+        """Names of recorded files that are missing or of another size."""
         self.notes: dict[str, Any] = {}
         """Results that belong to the files, such as the step that a run has reached."""
 
     @property
     def has_begun(self) -> bool:
-        return (self.folder / self.marker).is_file()
+        return (self.folder / self.marker).exists()
 
     def open(self) -> RunFolder:
         """Resume an interrupted run or begin a new one; raises if the folder belongs to anything else."""
@@ -60,8 +77,12 @@ class RunFolder:
         """Read what an interrupted run left; raises if the folder belongs to anything else."""
         if self.has_begun:
             self.resume()
-        elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+        elif self.folder.exists() and (not self.folder.is_dir() or any(self.not_begun())):
             raise self.error(f"{self.folder}: exists and has no {self.marker}; move it or choose another folder")
+
+    def not_begun(self) -> Iterator[Path]:
+        """What is in a folder without a marker, but for one that was being written."""
+        return (path for path in self.folder.iterdir() if not path.name.startswith(f".{self.marker}."))
 
     def begin(self) -> None:
         """Create the folder, if there is none, and write the marker."""
@@ -70,33 +91,44 @@ class RunFolder:
 
     def resume(self) -> None:
         """Read the marker; raises if it is damaged or belongs to another run."""
-        path = self.folder / self.marker
-        try:
-            saved = json.loads(path.read_text(encoding="utf-8"))
-            owner, notes = dict(saved["owner"]), dict(saved["notes"])
-            records = [FileRecord(**file) for file in saved["files"]]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self.error(f"{path}: damaged; {self.remedy}") from error
-        if owner != self.owner:
-            changed = [name for name, value in self.owner.items() if owner.get(name) != value] or ["version"]
+        saved = self._read_marker()
+        if saved.owner != self.owner:
+            changed = [name for name, value in self.owner.items() if saved.owner.get(name) != value] or ["version"]
             raise self.error(
                 f"{self.folder}: {self.what} of another run (different {', '.join(changed)}); {self.remedy}"
             )
-        self.notes = notes
-        self.files = {record.name: record for record in records if record.is_there(self.folder)}
+        for record in saved.files:
+            self._check_own(record.name)
+        self.notes = saved.notes
+        self.files = {record.name: record for record in saved.files if record.is_there(self.folder)}
+        self.lost = tuple(record.name for record in saved.files if record.name not in self.files)
+
+    def _check_own(self, name: str) -> None:
+        """Raise unless a file is one that a run writes, and no link leads from the folder to another place."""
+        path = self.folder / name
+        below = [path, *path.parents][: len(Path(name).parts)]
+        if not self.product.has(name) or any(each.is_symlink() for each in below):
+            raise self.error(f"{path}: is not a file that tagtrace wrote here; move the folder elsewhere")
+
+    def _read_marker(self) -> RunDocument:
+        remedy = f"move the folder elsewhere, or {self.remedy}"
+        return read_document(self.folder / self.marker, RunDocument, remedy=remedy, error=self.error)
 
     def save(self) -> None:
         """Write the marker."""
-        files = [record.to_json() for record in self.files.values()]
-        saved = {"owner": self.owner, "notes": self.notes, "files": files}
-        write_json(self.folder / self.marker, saved)
+        saved = RunDocument(self.owner, self.notes, tuple(self.files.values()))
+        write_json(self.folder / self.marker, asdict(saved), own=True)
 
     def has(self, *names: str) -> bool:
         """Whether these files are complete."""
         return all(name in self.files for name in names)
 
     def add(self, files: Mapping[str, Mapping[str, Tensor]], **notes: Any) -> None:
-        """Write files of tensors, then record that they are complete."""
+        """Write files of tensors, then record that they are complete; a run that has not begun begins."""
+        if not self.has_begun:  # a folder with files and no marker would not be known for this run's
+            self.begin()
+        for name in files:
+            self._check_own(name)
         self.files.update({name: write_tensors(self.folder, name, tensors) for name, tensors in files.items()})
         self.notes.update(notes)
         self.save()
@@ -121,5 +153,55 @@ class RunFolder:
                 path.parent.rmdir()
 
     def remove(self) -> None:
-        """Delete the whole folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Delete what a run wrote, at once, and the folder if nothing else is in it; what others wrote stays."""
+        remove_left_over(self.folder, self.marker)
+        product = self._written()
+        if product is None:
+            return
+        if self.is_own:
+            with moved_aside(self.folder, self.folder):
+                return
+        (self.folder / self.marker).unlink()
+        for path in sorted(self.folder.rglob("*"), reverse=True):
+            if path.is_dir() and not path.is_symlink():
+                _remove_if_empty(path)
+            elif product.has(path.relative_to(self.folder).as_posix()):
+                path.unlink()
+        _remove_if_empty(self.folder)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a run began here, and nothing but what it wrote is in the folder."""
+        product = self._written()
+        return product is not None and not self.folder.is_symlink() and not any(product.others(self.folder))
+
+    def _written(self) -> Product | None:
+        """The marker and the files in it; None if no run began here.
+
+        A damaged marker is that of a run if there are other files that a run writes.
+        """
+        if not self.has_begun:
+            return None
+        try:
+            names = [escape(record.name) for record in self._read_marker().files]
+        except self.error:
+            if not any(self.folder.rglob("*.safetensors")):
+                return None
+            names = []
+        return Product(self.marker, (self.marker, *self.product.files, *names))
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def run_damage(folder: Path, marker: str) -> str | None:
+    """What is wrong with the files of a run, whoever it belongs to; None if they have the recorded contents."""
+    run = RunFolder(folder, marker, {}, "a run")
+    try:
+        records = run._read_marker().files
+    except TagtraceError as error:
+        return str(error)
+    problems = (record.problem(folder, contents=True) for record in records)
+    return next((problem for problem in problems if problem is not None), None)

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from tagtrace._markup import Html, element
+from tagtrace._visible import visible
+
+Cell = str | tuple[str, ...]
+"""One line, or several."""
 
 WIDTH = 100
 """Maximum number of characters in a line of text."""
@@ -20,12 +24,20 @@ MIN_COLUMN = 12
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under column names. A cell may have several lines; ``right`` names right-aligned columns."""
+    """Rows of cells under column names; ``right`` names right-aligned columns."""
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     right: tuple[str, ...] = ()
+
+    def lines(self) -> list[list[tuple[str, ...]]]:
+        """The lines of each cell of each row, with nothing in them that a person cannot see."""
+        return [[_lines(cell) for cell in row] for row in self.rows]
+
+    def names(self) -> list[str]:
+        """The names of the columns, with nothing in them that a person cannot see."""
+        return [visible(name) for name in self.columns]
 
     def text(self) -> str:
         """Aligned columns, wrapped to the width of a line.
@@ -37,10 +49,10 @@ class Table:
         apple      3
         fig       12
         """
-        widths = self._widths()
-        lines = [self.title] if self.title else []
-        lines += [self._line(self.columns, widths), "  ".join("-" * width for width in widths)]
-        for row in self.rows:
+        rows, widths = self.lines(), self._widths()
+        lines = [visible(self.title)] if self.title else []
+        lines += [self._line(self.names(), widths), "  ".join("-" * width for width in widths)]
+        for row in rows:
             cells = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
             for number in range(max(map(len, cells))):
                 lines.append(self._line([cell[number] if number < len(cell) else "" for cell in cells], widths))
@@ -48,10 +60,8 @@ class Table:
 
     def _widths(self) -> list[int]:
         """The width of each column; the widest column is narrowed until the table fits a line."""
-        cells = [self.columns, *self.rows]
-        widths = [
-            max(len(line) for row in cells for line in row[column].split("\n")) for column in range(len(self.columns))
-        ]
+        cells = [[(name,) for name in self.names()], *self.lines()]
+        widths = [max(len(line) for row in cells for line in row[column]) for column in range(len(self.columns))]
         while sum(widths) + 2 * (len(widths) - 1) > WIDTH and max(widths) > MIN_COLUMN:
             widths[widths.index(max(widths))] -= 1
         return widths
@@ -65,33 +75,37 @@ class Table:
 
     def html(self) -> Html:
         """A table element; everything in it is escaped."""
-        head = element("tr", [element("th", name, scope="col") for name in self.columns])
-        body = [element("tr", [element("td", _broken(cell)) for cell in row]) for row in self.rows]
-        caption = element("caption", self.title) if self.title else None
+        head = element("tr", [element("th", name, scope="col") for name in self.names()])
+        body = [element("tr", [element("td", _broken(cell)) for cell in row]) for row in self.lines()]
+        caption = element("caption", visible(self.title)) if self.title else None
         return element("table", caption, element("thead", head), element("tbody", body), class_="tagtrace")
 
 
-def _wrapped(cell: str, width: int) -> list[str]:
-    return [part for line in cell.split("\n") for part in (wrap(line, width) or [""])]
+def _lines(cell: Cell) -> tuple[str, ...]:
+    return tuple(map(visible, (cell,) if isinstance(cell, str) else cell or ("",)))
 
 
-def _broken(cell: str) -> list[Html | str]:
+def _wrapped(cell: Sequence[str], width: int) -> list[str]:
+    return [part for line in cell for part in (wrap(line, width) or [""])]
+
+
+def _broken(cell: Sequence[str]) -> list[Html | str]:
     """The lines of a cell with breaks between them."""
-    first, *rest = cell.split("\n")
+    first, *rest = cell
     return [first, *(part for line in rest for part in (Html("<br>"), line))]
 
 
 class Described(ABC):
-    """A result that prints itself."""
+    """A result that prints itself: each line as one line, whatever is in it."""
 
     @abstractmethod
     def describe(self) -> list[str | Table]:
         """Lines and tables to read, in order."""
 
     def __str__(self) -> str:
-        return "\n".join(part.text() if isinstance(part, Table) else part for part in self.describe())
+        return "\n".join(part.text() if isinstance(part, Table) else visible(part) for part in self.describe())
 
     def _repr_html_(self) -> str:
         """For notebooks; everything in it is escaped."""
-        parts = [part.html() if isinstance(part, Table) else element("p", part) for part in self.describe()]
+        parts = [part.html() if isinstance(part, Table) else element("p", visible(part)) for part in self.describe()]
         return element("div", parts, class_="tagtrace")

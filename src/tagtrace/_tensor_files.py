@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path, PurePath
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tagtrace._checks import TagtraceError
+from tagtrace._documents import check_regular_file
+from tagtrace._files import file_sha256
+from tagtrace._folders import folder_aside, remove_left_over
 
 
 class TensorFileError(TagtraceError):
@@ -27,6 +29,16 @@ class FileRecord:
     name: str
     num_bytes: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        parts = PurePath(self.name).parts
+        if not parts or self.name.startswith("/") or ".." in parts or "\0" in self.name:
+            raise TensorFileError(f"file name {self.name!r} is not inside its folder")
+
+    @classmethod
+    def of(cls, name: str, folder: Path) -> FileRecord:
+        """A file as it is now."""
+        return cls(name, (folder / name).stat().st_size, file_sha256(folder / name))
 
     def is_there(self, folder: Path) -> bool:
         """Whether the folder has a file of this name and size."""
@@ -44,36 +56,36 @@ class FileRecord:
             return f"{path}: its checksum differs from the recorded one"
         return None
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def file_sha256(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
 
 def write_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> FileRecord:
-    """Write a safetensors file under a temporary name; it is renamed once it is complete and on disk."""
+    """Write a safetensors file in a temporary folder; it gets its name once it is complete and on disk."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
+    remove_left_over(path, "")
+    with folder_aside(path) as aside:  # for the temporary files of safetensors too
+        part = aside / path.name
         save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, part)
         record = FileRecord(name, part.stat().st_size, file_sha256(part))
         with part.open("rb+") as stream:
             os.fsync(stream.fileno())
         os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
     return record
 
 
 def map_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a file, memory-mapped: nothing is read until it is used, and writing to them changes no file."""
     try:
+        check_regular_file(path)
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise TensorFileError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
+
+
+def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """The name of the first tensor with a NaN or infinite number; None if there is none."""
+    return next((name for name, value in tensors.items() if not _is_finite(value)), None)
+
+
+def _is_finite(value: Tensor) -> bool:
+    """The sum tells, in half the time, unless it overflows."""
+    return bool(value.sum(dtype=torch.float32).isfinite()) or bool(value.isfinite().all())
