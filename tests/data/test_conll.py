@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tagtrace._checks import DataError
 from tagtrace.data import Corpus, ReadOptions, read_corpus
-from tagtrace.data.layout import field_spans, split_fields
+from tagtrace.data.columns.fields import field_spans, split_fields
 
 Reader = Callable[..., Corpus]
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tagtrace import _documents
 from tagtrace._checks import DataError, NoLabelsError
 from tagtrace.data import ReadOptions, join_documents, read_corpus
 
@@ -115,6 +116,15 @@ def test_damaged_files(tmp_path: Path, content: bytes, message: str):
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("start", [CONLL, JSONL])
+def test_a_line_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: bytes):
+    """Some KB of gzip may be a line of GBs."""
+    monkeypatch.setattr(_documents, "MAX_BYTES", 1000)
+    path = write(tmp_path, gzip.compress(start + b"x" * 10_000))
+    with pytest.raises(DataError, match="tiny: cannot be read: a line is longer than 1,000 bytes; check the file"):
+        read_corpus(path)
 
 
 def test_missing_files_and_folders(tmp_path: Path):

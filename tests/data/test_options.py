@@ -29,6 +29,8 @@ def test_aliases_and_lists_are_settled():
         ({"labels": "O"}, "labels must be a list of names; got 'O'"),
         ({"labels": ["O", 1]}, "labels must be a list of names"),
         ({"labels": ["O", "O"]}, "labels must be distinct"),
+        ({"labels": ["O", "\udcff"]}, r"labels: '\\udcff' is not UTF-8"),
+        ({"tokens_key": "\udcff"}, r"tokens_key: '\\udcff' is not UTF-8"),
         ({"tokens_key": ""}, "tokens_key must be the name of a key"),
         ({"labels_key": 3}, "labels_key must be the name of a key; got 3"),
         ({"labels_key": "tokens"}, "tokens_key and labels_key are both 'tokens'"),

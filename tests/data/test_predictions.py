@@ -56,12 +56,33 @@ def test_a_further_column(read: Reader, text: str, expected: str):
     assert [s.labels for s in again.sentences] == [("P", "Q"), ("R",)]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# doc\na\n# a b c\nb\n", "# doc #\na P\n# a b c\nb Q\n"),
+        ("a\tB-X\n#\td\te\n# d e\nb\tO\n", "a\tB-X\tP\n#\td\te\t#\n# d e\nb\tO\tQ\n"),
+        ("a O\n#b O\n# c d\n", "a O P\n#b O Q\n# c d #\n"),
+    ],
+)
+def test_comments_stay_comments(read: Reader, text: str, expected: str):
+    corpus = read(text, scheme="io", labelled="B" in text or "O" in text)
+    assert predicted(corpus, [["P", "Q"]]) == expected
+    again = read_corpus(corpus.path.with_name("out"), ReadOptions(scheme="io"))
+    assert [s.tokens for s in again.sentences] == [s.tokens for s in corpus.sentences]
+    assert again.num_comments == corpus.num_comments
+
+
+def test_a_label_that_no_column_can_hold(read: Reader):
+    with pytest.raises(DataError, match=r"the predicted label 'B-X Y' is empty or contains spaces; use JSON lines"):
+        predicted(read("a\tO\n"), [["B-X Y"]])
+
+
 def test_a_further_key(read: Reader):
     first = '{"id":1,"tokens":["a","b"],"tags":["O","B-X"] }'
     text = first + '\n\n{"tokens": [], "tags": []}\n{"tokens": ["c"], "tags": ["O"]}'
     lines = predicted(read(text), [["B-X", "I-X"], ["B-Ö"]]).split("\n")
     assert lines[0] == first.replace(" }", ', "predicted": ["B-X", "I-X"] }')
-    assert lines[1:3] == text.split("\n")[1:3]
+    assert lines[1:3] == ["", '{"tokens": [], "tags": [], "predicted": []}']
     assert json.loads(lines[3]) == {"tokens": ["c"], "tags": ["O"], "predicted": ["B-Ö"]}
 
 

@@ -60,6 +60,8 @@ def test_a_summary_describes_itself(tmp_path: Path) -> None:
     assert table.rows == (
         ("format", "conll"),
         ("scheme", "iob2"),
+        ("tokens from", "column 0"),
+        ("labels from", "column 1"),
         ("documents", "2"),
         ("sentences", "3"),
         ("tokens", "6"),

@@ -1,5 +1,6 @@
 """Data files: read, check, change and write back labelled sentences."""
 
+from tagtrace.data.convert import Converted, convert
 from tagtrace.data.corpus import Corpus, read_corpus
 from tagtrace.data.detection import detect_scheme
 from tagtrace.data.labels import LabelSet
@@ -22,6 +23,7 @@ from tagtrace.data.summary import Summary, summarise
 
 __all__ = [
     "SCHEMES",
+    "Converted",
     "Corpus",
     "LabelSet",
     "ReadOptions",
@@ -29,6 +31,7 @@ __all__ = [
     "Segment",
     "Sentence",
     "Summary",
+    "convert",
     "denormalise",
     "detect_scheme",
     "differences",

@@ -12,20 +12,29 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tagtrace._checks import DataError, at
-from tagtrace.data.layout import LINE_END, Layout, LineKind, find_layout, split_fields
+from tagtrace.data.columns.doubts import column_doubts
+from tagtrace.data.columns.fields import DOCUMENT_START, LINE_END, field_spans, split_fields
+from tagtrace.data.columns.layout import Layout, LineKind, find_layout
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.source import Row, shown, stem
+from tagtrace.data.spans.json_spans import replace_spans
+
+if TYPE_CHECKING:
+    from tagtrace.data.corpus import Corpus
+    from tagtrace.data.formats.fresh import FreshText
 
 _NUM_PROBED = 1000
 """The layout is inferred from this many lines that may be tokens."""
+SPACE_IN_LABEL = re.compile(r"[ \t\r\n]")
 
 
 class ConllReader:
@@ -33,6 +42,8 @@ class ConllReader:
 
     layout: Layout | None
     num_comments: int
+    doubts: tuple[str, ...]
+    """What may be wrong about the columns that were guessed."""
 
     def __init__(self, lines: Iterable[tuple[int, str]], options: ReadOptions, path: Path) -> None:
         probed, rest = probe(lines)
@@ -40,6 +51,7 @@ class ConllReader:
         self.skipped: list[tuple[int, str]] = []
         self.num_comments = 0
         self.layout = find_layout(probed, options, path)
+        self.doubts = () if self.layout is None else tuple(column_doubts(self.layout, probed, options))
         self._path = path
         self._lines = chain(probed, rest)
         self._names = _Names(stem(path))
@@ -108,6 +120,46 @@ class ConllReader:
             )
         empty = "label" if fields[layout.token] else "token"
         raise DataError(f"{where}: found an empty {empty} in {shown(text)}; fill it or remove the line")
+
+
+open_rows = ConllReader
+
+
+def edit_line(text: str, labels: dict[int, str], corpus: Corpus, number: int) -> str:
+    """A CoNLL line with a new label."""
+    label = labels[0]
+    if not label or SPACE_IN_LABEL.search(label):
+        where = at(corpus.path, number)
+        raise DataError(f"{where}: the new label {label!r} is empty or contains spaces; rename it")
+    column = corpus.options.label_column
+    assert column is not None
+    return replace_spans(text, [(field_spans(text.rstrip(LINE_END))[column], label)])
+
+
+def fresh(texts: Sequence[FreshText]) -> bytes:
+    """A new file: token, part of speech if every sentence has them, label; separated by tabs."""
+    rows = [row for one in texts for row in one.rows]
+    has_pos = all(row.pos is not None for row in rows)
+    filler = "".join(["\t-X-"] * has_pos + ["\tO"] * any(row.labels for row in rows))
+    lines = list[str]()
+    for one in texts:
+        if one.rows and one.rows[0].document:
+            lines.append(f"{DOCUMENT_START}{filler}\n\n")
+        for row in one.rows:
+            columns = [row.tokens, *([row.pos or ()] if has_pos else []), *([row.labels] if row.labels else [])]
+            _check_fields(columns, row.labels, one.where(row))
+            lines += ["\t".join(fields) + "\n" for fields in zip(*columns, strict=True)]
+            lines.append("\n")
+    return "".join(lines).encode()
+
+
+def _check_fields(columns: Sequence[Sequence[str]], labels: Sequence[str], where: str) -> None:
+    for value in (value for column in columns for value in column):
+        if not value or any(character in value for character in "\t\r\n"):
+            raise DataError(f"{where}: {shown(value)} is no field of CoNLL columns; convert to JSON lines")
+    for label in labels:
+        if SPACE_IN_LABEL.search(label):
+            raise DataError(f"{where}: the label {shown(label)} contains spaces; rename it, or convert to JSON lines")
 
 
 def probe(

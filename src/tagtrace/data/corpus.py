@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,35 +9,39 @@ from itertools import chain
 from pathlib import Path
 
 from tagtrace._checks import DataError, NoLabelsError, at
-from tagtrace.data.conll import ConllReader
 from tagtrace.data.detection import detect_scheme
+from tagtrace.data.formats import FORMATS, Reader, detect_format, folder_format
 from tagtrace.data.jsonl import JsonlReader, name_rows
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.schemes import LabelError, normalise, normalised_scheme, violations
 from tagtrace.data.sentence import Sentence
 from tagtrace.data.source import Row, SourceFile
+from tagtrace.data.source_folder import SourceFolder
 
-_TOKEN_BRACE = re.compile(r'\{[ \t]+[^"} \t\r\n]')
-"""A CoNLL line whose token is ``{``."""
-
-_SPACE = " \t\r\n"
+_SPACE = b" \t\r\n"
+_OPENING, _MAX_OPENING = b"\xef\xbb\xbf[{", 4
+"""What a line of JSON that is written over several lines may consist of, and after how many such lines to stop."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The sentences of one file. ``scheme`` is the file's own, or ``none`` if its labels were not read."""
+    """The sentences of one file or folder. ``scheme`` is its own, or ``none`` if its labels were not read."""
 
     path: Path
+    """The file, or the folder of files."""
     sentences: tuple[Sentence, ...]
     scheme: str
     options: ReadOptions
     """The options used, with everything that was detected filled in."""
     fingerprint: str
-    """sha256 of the file's decompressed bytes."""
+    """sha256 of the file's decompressed bytes, or of the names and bytes of the folder's files."""
     violations: tuple[tuple[int, str], ...] = ()
     """Lines whose labels break the scheme (and were repaired), with the problem."""
     skipped: tuple[tuple[int, str], ...] = ()
-    """Lines that look like data but were not read as a sentence, with the reason."""
+    """Lines that look like data but were not read as a sentence, with the reason; of a folder 0, and the reason names
+    the file."""
+    doubts: tuple[str, ...] = ()
+    """What may be wrong about the columns that were guessed, with what to choose then."""
     num_comments: int = 0
 
     def __repr__(self) -> str:
@@ -68,7 +71,7 @@ class Corpus:
 
 
 def read_corpus(path: str | Path, options: ReadOptions | None = None, *, require_labels: bool = True) -> Corpus:
-    """Read a CoNLL or JSONL file, which may be compressed with gzip.
+    """Read a data file, which may be compressed with gzip, or a folder of data files.
 
     A file without labels is an error unless ``require_labels`` is False, in which case its sentences have no labels.
     """
@@ -77,7 +80,7 @@ def read_corpus(path: str | Path, options: ReadOptions | None = None, *, require
             return read_corpus(path, options)
         except NoLabelsError:
             return read_corpus(path, replace(options or ReadOptions(), labelled=False))
-    source = SourceFile(path)
+    source = open_source(path)
     reader = open_reader(source, options or ReadOptions())
     rows = list(reader)
     if not rows:
@@ -95,28 +98,33 @@ def read_corpus(path: str | Path, options: ReadOptions | None = None, *, require
         fingerprint=source.fingerprint,
         violations=tuple(_violations(rows, scheme)),
         skipped=tuple(reader.skipped),
+        doubts=reader.doubts,
         num_comments=reader.num_comments,
     )
 
 
-def open_reader(source: SourceFile, options: ReadOptions) -> ConllReader | JsonlReader:
-    """The reader for a file; only the first lines are read until it is iterated."""
-    lines: Iterator[tuple[int, str]] = source.texts()
+def open_source(path: str | Path) -> SourceFile | SourceFolder:
+    """A file or a folder to be read."""
+    return SourceFolder(path) if Path(path).is_dir() else SourceFile(path)
+
+
+def open_reader(source: SourceFile | SourceFolder, options: ReadOptions) -> Reader:
+    """The reader for a file, of which only the first lines are read until it is iterated, or for a folder."""
+    if isinstance(source, SourceFolder):
+        found = folder_format(source, options.format)
+        return found.open_folder(source, replace(options, format=found.name))
+    lines: Iterator[bytes] = iter(source)
     if options.format == "auto":
-        before: list[tuple[int, str]] = []
+        before, first = list[bytes](), list[bytes]()
         for line in lines:
             before.append(line)
-            if line[1].strip(_SPACE):
+            if line.strip(_SPACE):
+                first.append(line)
+            if line.strip(_SPACE + _OPENING) or len(first) == _MAX_OPENING:
                 break
-        is_jsonl = bool(before) and _looks_like_json(before[-1][1])
-        options = replace(options, format="jsonl" if is_jsonl else "conll")
-        lines = chain(before, lines)
-    kind = JsonlReader if options.format == "jsonl" else ConllReader
-    return kind(lines, options, source.path)
-
-
-def _looks_like_json(text: str) -> bool:
-    return text.lstrip(_SPACE).startswith("{") and not _TOKEN_BRACE.match(text)
+        found = detect_format(source.path, b"".join(first))
+        options, lines = replace(options, format=found.name), chain(before, lines)
+    return FORMATS[options.format].open(source, lines, options)
 
 
 def _sentences(rows: Iterable[Row], scheme: str, path: Path, *, keep_pos: bool) -> Iterator[Sentence]:
@@ -129,7 +137,7 @@ def _sentences(rows: Iterable[Row], scheme: str, path: Path, *, keep_pos: bool) 
             labels=row.labels if labels == row.labels else labels,
             id=row.id,
             document=row.document,
-            path=str(path),
+            path=row.path or str(path),
             lines=row.lines,
             offset=offset,
             pos=row.pos if keep_pos else None,

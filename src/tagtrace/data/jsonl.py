@@ -17,16 +17,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tagtrace._checks import DataError, NoLabelsError, at
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.source import Row, shown, stem
+from tagtrace.data.spans.json_spans import element_spans, member_spans, replace_spans
+
+if TYPE_CHECKING:
+    from tagtrace.data.corpus import Corpus
+    from tagtrace.data.formats.fresh import FreshText
 
 LABEL_KEYS = ("ner_tags", "labels", "tags", "pos_tags", "upos", "xpos", "ner", "pos", "chunk_tags", "label")
 """The keys that labels are looked for under, in this order."""
 
-_DOCUMENT_KEYS = ("document", "doc_id")
+DOCUMENT_KEYS = ("document", "doc_id")
 _NUMBERED_ID = re.compile(r"(.+)_([0-9]{1,18})", re.DOTALL)
 
 
@@ -35,6 +40,7 @@ class JsonlReader:
 
     num_comments = 0
     has_pos = False
+    doubts: tuple[str, ...] = ()
 
     def __init__(self, lines: Iterable[tuple[int, str]], options: ReadOptions, path: Path) -> None:
         self.options = options
@@ -49,25 +55,27 @@ class JsonlReader:
 
     def __iter__(self) -> Iterator[Row]:
         for number, text in self._lines:
-            if not text.strip(" \t\r\n"):
-                continue
-            where = at(self._path, number)
-            record = _parse(text, where)
-            tokens = _tokens(record, self.options.tokens_key, where)
-            labels = self._labels(record, where)
-            if labels is not None and len(labels) != len(tokens):
-                raise DataError(
-                    f"{where}: found {len(tokens)} tokens and {len(labels)} labels; give each token one label"
-                )
-            if not tokens:
-                self.skipped.append((number, "a row without tokens"))
-                continue
-            row = Row(tokens, labels or (), (number,) * len(tokens))
-            row.id = _name(record, ("id",), where)
-            row.document = _name(record, _DOCUMENT_KEYS, where)
-            if "\\" in text:
-                _check_encodable(row, where)
-            yield row
+            if text.strip(" \t\r\n"):
+                where = at(self._path, number)
+                row = self.row(_parse(text, where), number, where)
+                if row is not None:
+                    if "\\" in text:
+                        _check_encodable(row, where)
+                    yield row
+
+    def row(self, record: dict[str, Any], number: int, where: str) -> Row | None:
+        """The row in a record; None, listed as skipped, for one without tokens."""
+        tokens = _tokens(record, self.options.tokens_key, where)
+        labels = self._labels(record, where)
+        if labels is not None and len(labels) != len(tokens):
+            raise DataError(f"{where}: found {len(tokens)} tokens and {len(labels)} labels; give each token one label")
+        if not tokens:
+            self.skipped.append((number, "a row without tokens"))
+            return None
+        row = Row(tokens, labels or (), (number,) * len(tokens))
+        row.id = _name(record, ("id",), where)
+        row.document = _name(record, DOCUMENT_KEYS, where)
+        return row
 
     def _labels(self, record: dict[str, Any], where: str) -> tuple[str, ...] | None:
         if not self.options.labelled:
@@ -78,6 +86,45 @@ class JsonlReader:
         if set(map(type, values)) <= {str} and "" not in values:
             return tuple(map(sys.intern, values))
         return tuple([_label(value, self.options.labels, where) for value in values])
+
+
+open_rows = JsonlReader
+
+
+def edit_line(text: str, labels: dict[int, str], corpus: Corpus, number: int) -> str:
+    """A JSONL row with some new labels."""
+    key = corpus.options.labels_key
+    assert key is not None
+    spans = element_spans(text, member_spans(text)[key][0])
+    return replace_spans(
+        text,
+        [(spans[place], _json_label(label, text, spans[place], corpus, number)) for place, label in labels.items()],
+    )
+
+
+def fresh(texts: Sequence[FreshText]) -> bytes:
+    """A new file: ``id``, ``document`` if there is one, ``tokens`` and ``ner_tags``."""
+    rows = [row for one in texts for row in one.rows]
+    return "".join(f"{json.dumps(_fresh_row(row), ensure_ascii=False)}\n" for row in rows).encode()
+
+
+def _fresh_row(row: Row) -> dict[str, Any]:
+    names = {"id": row.id, "document": row.document}
+    labels = {LABEL_KEYS[0]: row.labels} if row.labels else {}
+    return {**{key: name for key, name in names.items() if name}, "tokens": row.tokens, **labels}
+
+
+def _json_label(label: str, text: str, span: tuple[int, int], corpus: Corpus, number: int) -> str:
+    """A label as the file writes it: a string, or the number of its name."""
+    names: Sequence[str] = corpus.options.labels or ()
+    if text[span[0]] == '"':
+        return json.dumps(label, ensure_ascii=text.isascii())
+    if label not in names:
+        raise DataError(
+            f"{at(corpus.path, number)}: the new label {label!r} is not one of the {len(names)} label names "
+            "that the file was read with; add it to them, or choose another label"
+        )
+    return str(names.index(label))
 
 
 def _parse(text: str, where: str) -> dict[str, Any]:

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from tagtrace._checks import OptionError
 from tagtrace.data.schemes import named_scheme
 
-_FORMATS = ("auto", "conll", "jsonl")
+FORMAT_NAMES = (
+    "auto", "conll", "jsonl", "conllu", "parquet", "docbin", "xmi", "cas-json", "doccano", "brat", "prodigy",
+    "label-studio",
+)  # fmt: skip
+"""``auto`` and the names of all formats (``formats``)."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,7 @@ class ReadOptions:
     """How to read a data file; the defaults detect everything. Columns are counted from 0; -1 is the last."""
 
     format: str = "auto"
-    """``conll`` (columns), ``jsonl`` (one JSON object per line) or ``auto``."""
+    """One of ``FORMAT_NAMES``; ``auto`` detects it."""
     scheme: str = "auto"
     """A label scheme (see ``schemes``) or ``auto``."""
     token_column: int | None = None
@@ -30,13 +34,14 @@ class ReadOptions:
     tokens_key: str = "tokens"
     """JSONL: the key of the tokens."""
     labels_key: str | None = None
-    """JSONL: the key of the labels; by default the first common one in the first row (``ner_tags``, ``labels``...)."""
+    """JSONL: the key of the labels; by default the first common one in the first row (``ner_tags``, ``labels``...).
+    CoNLL-U: the key in MISC; by default ``NER`` or ``ner``."""
     labelled: bool = True
     """False for a file without labels, or to ignore its labels."""
 
     def __post_init__(self) -> None:
-        if self.format not in _FORMATS:
-            raise OptionError(f"unknown format {self.format!r}; choose one of {', '.join(_FORMATS)}")
+        if self.format not in FORMAT_NAMES:
+            raise OptionError(f"unknown format {self.format!r}; choose one of {', '.join(FORMAT_NAMES)}")
         if self.scheme != "auto":
             object.__setattr__(self, "scheme", named_scheme(self.scheme))
         self._check_columns()
@@ -44,6 +49,7 @@ class ReadOptions:
         for name, key in (("tokens_key", self.tokens_key), ("labels_key", self.labels_key)):
             if key is not None and (not isinstance(key, str) or not key):
                 raise OptionError(f"{name} must be the name of a key; got {key!r}")
+            _check_is_text(name, key or "")
         if self.tokens_key == self.labels_key:
             raise OptionError(f"tokens_key and labels_key are both {self.tokens_key!r}; they must differ")
 
@@ -66,4 +72,13 @@ class ReadOptions:
             raise OptionError(f"labels must be a list of names; got {self.labels!r}")
         if len(set(self.labels)) < len(self.labels):
             raise OptionError("labels must be distinct names; one occurs twice")
+        for name in self.labels:
+            _check_is_text("labels", name)
         object.__setattr__(self, "labels", tuple(self.labels))
+
+
+def _check_is_text(name: str, value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # bytes of a command line that are not UTF-8
+        raise OptionError(f"{name}: {value!r} is not UTF-8; write it in UTF-8") from None

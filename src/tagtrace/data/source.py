@@ -7,11 +7,13 @@ import hashlib
 import io
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from tagtrace._checks import DataError, at
+from tagtrace._documents import check_regular_file, limited_lines, recorded_path
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -26,6 +28,8 @@ class Row:
     pos: tuple[str, ...] | None = None
     id: str = ""
     document: str = ""
+    path: str = ""
+    """Its file, if the data is a folder."""
 
 
 class SourceFile:
@@ -50,8 +54,9 @@ class SourceFile:
         """The lines unchanged, each with its line end; only ``\\n`` ends a line."""
         update = self._hash.update
         try:
+            check_regular_file(self.path, opened=True)
             with self.path.open("rb") as file:
-                for line in self._decompressed(file):
+                for line in limited_lines(self._decompressed(file)):
                     update(line)
                     yield line
         except (OSError, EOFError, zlib.error) as error:
@@ -64,10 +69,13 @@ class SourceFile:
             return file
         return io.BufferedReader(gzip.GzipFile(fileobj=file))  # pyright: ignore[reportArgumentType]
 
-    def texts(self) -> Iterator[tuple[int, str]]:
-        """Each line's number and text, without the byte-order mark a file may start with."""
+    def texts(self, lines: Iterator[bytes] | None = None) -> Iterator[tuple[int, str]]:
+        """Each line's number and text, without the byte-order mark a file may start with.
+
+        ``lines`` are those of the file, if its reading has begun.
+        """
         offset = 0
-        for number, line in enumerate(self, start=1):
+        for number, line in enumerate(self if lines is None else lines, start=1):
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
@@ -77,13 +85,18 @@ class SourceFile:
             yield number, text.removeprefix("\ufeff") if number == 1 else text
 
 
+def compressed(stream: IO[bytes], is_gzip: bool) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
+    """A stream to write to: compressed, without a time stamp, if the file was."""
+    return gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) if is_gzip else nullcontext(stream)
+
+
 def stem(path: str | Path) -> str:
-    """A file's name without folders, ``.gz`` and one more ending.
+    """A file's name without folders, ``.gz`` and one more ending, as text that can be written.
 
     >>> stem("data/train.conll.gz")
     'train'
     """
-    return Path(Path(path).name.removesuffix(".gz")).stem
+    return recorded_path(Path(Path(path).name.removesuffix(".gz")).stem)
 
 
 def shown(text: str, limit: int = 40) -> str:

@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tagtrace._checks import DataError
+from tagtrace._checks import DataError, at
+from tagtrace._documents import recorded_path
 from tagtrace._table import Described, Table
 from tagtrace.data.corpus import Corpus
+from tagtrace.data.formats import FORMATS
 from tagtrace.data.schemes import segments
 
 
@@ -21,6 +23,9 @@ class Summary(Described):
     path: str
     format: str
     scheme: str
+    tokens_from: str
+    """The column, counted from 0, or the key that the tokens were read from."""
+    labels_from: str
     documents: int
     sentences: int
     tokens: int
@@ -30,16 +35,17 @@ class Summary(Described):
     """How often each normalised label occurs."""
     violations: tuple[tuple[int, str], ...]
     skipped: tuple[tuple[int, str], ...]
+    doubts: tuple[str, ...]
     comments: int
 
     def describe(self) -> list[str | Table]:
         return [summary_table([self]), *self.oddities()]
 
     def oddities(self, most: int = 10) -> list[str]:
-        """The first broken labels and skipped lines, with their places."""
-        lines: list[str] = []
+        """What is doubtful about the columns, and the first broken labels and skipped lines, with their places."""
+        lines = [f"{self.path}: {doubt}" for doubt in self.doubts]
         for kind, entries in (("broken label", self.violations), ("skipped", self.skipped)):
-            lines += [f"{self.path}, line {line}: {kind}: {message}" for line, message in entries[:most]]
+            lines += [f"{at(self.path, line or None)}: {kind}: {message}" for line, message in entries[:most]]
             if len(entries) > most:
                 lines.append(f"{self.path}: {len(entries) - most:,} more are not shown")
         return lines
@@ -47,7 +53,7 @@ class Summary(Described):
     def to_json(self) -> dict[str, Any]:
         """A dictionary for JSON."""
         lists = {name: [list(entry) for entry in getattr(self, name)] for name in ("violations", "skipped")}
-        return {**asdict(self), **lists}
+        return {**asdict(self), **lists, "doubts": list(self.doubts), "path": recorded_path(self.path)}
 
 
 def summarise(corpus: Corpus) -> Summary:
@@ -61,6 +67,10 @@ def summarise(corpus: Corpus) -> Summary:
         path=str(corpus.path),
         format=corpus.format,
         scheme=corpus.scheme,
+        tokens_from=_place(corpus, corpus.options.token_column, corpus.options.tokens_key),
+        labels_from="nothing"
+        if corpus.scheme == "none"
+        else _place(corpus, corpus.options.label_column, corpus.options.labels_key),
         documents=len(corpus.documents),
         sentences=len(corpus.sentences),
         tokens=corpus.num_tokens,
@@ -69,8 +79,16 @@ def summarise(corpus: Corpus) -> Summary:
         labels=_most_frequent_first(num_labels),
         violations=corpus.violations,
         skipped=corpus.skipped,
+        doubts=corpus.doubts,
         comments=corpus.num_comments,
     )
+
+
+def _place(corpus: Corpus, column: int | None, key: str | None) -> str:
+    if FORMATS[corpus.format].kind in ("marked", "folder"):
+        return "marked texts"
+    has_columns = corpus.format in ("conll", "conllu") and column is not None
+    return f"column {column}" if has_columns else f"key {key}"
 
 
 def summary_table(summaries: Sequence[Summary]) -> Table:
@@ -78,6 +96,7 @@ def summary_table(summaries: Sequence[Summary]) -> Table:
     types = sorted({name for summary in summaries for name in summary.segments_per_type})
     names = tuple(Path(summary.path).name for summary in summaries)
     rows = [("format", *(s.format for s in summaries)), ("scheme", *(s.scheme for s in summaries))]
+    rows += [("tokens from", *(s.tokens_from for s in summaries)), ("labels from", *(s.labels_from for s in summaries))]
     for name in ("documents", "sentences", "tokens", "segments"):
         rows.append((name, *(f"{getattr(s, name):,}" for s in summaries)))
     rows += [(f"  {name}", *(f"{s.segments_per_type.get(name, 0):,}" for s in summaries)) for name in types]

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import string
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagtrace.data.json_spans import element_spans, member_spans, replace_spans, set_member
+from tagtrace.data.spans.json_spans import (
+    edited_object,
+    element_spans,
+    member_spans,
+    replace_spans,
+    set_member,
+    value_span,
+)
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -57,3 +66,46 @@ def test_of_a_repeated_key_the_last_counts():
     text = '{"a": 1, "a": 2}'
     assert [text[start:stop] for start, stop in member_spans(text).values()] == ["2"]
     assert json.loads(set_member(text, "a", "3")) == {"a": 3}
+
+
+def paths(value: object) -> Iterator[tuple[str | int, ...]]:
+    """The path of every value inside a value, and its own."""
+    yield ()
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield from ((key, *rest) for rest in paths(one))
+
+
+@given(st.data(), st.lists(values, max_size=3) | objects)
+def test_values_are_found_by_their_paths(data: st.DataObject, value: object):
+    text = data.draw(written(value))
+    for path in paths(value):
+        wanted = value
+        for step in path:
+            wanted = wanted[step]  # pyright: ignore[reportIndexIssue]
+        assert json.loads(text[slice(*value_span(text, path))]) == wanted
+
+
+@pytest.mark.parametrize("path", [["b"], ["a", 1], ["a", "x"], [0]])
+def test_a_path_that_leads_nowhere(path: list[str | int]):
+    with pytest.raises((KeyError, IndexError)):
+        value_span('{"a": [1]}', path)
+
+
+@given(st.data(), objects, st.dictionaries(st.text(max_size=2), st.none() | st.just("[1]")))
+def test_an_object_is_edited_and_the_rest_stays(
+    data: st.DataObject, value: dict[str, object], changed: dict[str, str | None]
+):
+    text = data.draw(written(value))
+    span, made = edited_object(text, text.index("{"), changed, ['"new key": 7'])
+    wanted = {key: [1] if key in changed else one for key, one in value.items() if changed.get(key, "") is not None}
+    after = json.loads(replace_spans(text, [(span, made)]))
+    assert after == {**wanted, "new key": 7}
+    assert list(after) == [*wanted, "new key"]
+    assert replace_spans(text, [edited_object(text, text.index("{"), {}, [])]) == text
+
+
+def test_of_a_repeated_key_the_last_is_edited_and_all_are_removed():
+    text = '{"a": 1, "b": 2, "a": 3}'
+    assert edited_object(text, 0, {"a": "4"}, [])[1] == '{"a": 1, "b": 2, "a": 4}'
+    assert edited_object(text, 0, {"a": None}, [])[1] == '{"b": 2}'

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from tagtrace._checks import DataError, NoLabelsError, at
+from tagtrace.data.columns.fields import DOCUMENT_START, LINE_END, split_fields
+from tagtrace.data.columns.numbering import RANGE_OR_EMPTY_NODE, numbering
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.source import shown
 
-DOCUMENT_START = "-DOCSTART-"
-LINE_END = " \t\r\n"
-
 _INVISIBLE = " \t\ufeff"
-_RANGE_OR_EMPTY_NODE = re.compile(r"[0-9]+[-.][0-9]+")
-_FIELD_BETWEEN_SPACES = re.compile(r"[^ ]+")
 
 
 class LineKind(Enum):
@@ -28,35 +24,6 @@ class LineKind(Enum):
     COMMENT = "comment"
     DOCUMENT = "document start"
     RANGE = "multiword range or empty node"
-
-
-def split_fields(text: str) -> list[str]:
-    """The fields of a line: separated by tabs if it has any, otherwise by runs of spaces.
-
-    >>> split_fields("New York\\tB-LOC"), split_fields("Rome   B-LOC")
-    (['New York', 'B-LOC'], ['Rome', 'B-LOC'])
-    """
-    if "\t" not in text:
-        return [field for field in text.split(" ") if field]
-    fields = text.split("\t")
-    return [field.strip(" ") for field in fields] if " " in text else fields
-
-
-def field_spans(text: str) -> list[tuple[int, int]]:
-    """The span of each field of ``split_fields`` in the line.
-
-    >>> field_spans("Rome  B-LOC")
-    [(0, 4), (6, 11)]
-    """
-    if "\t" not in text:
-        return [match.span() for match in _FIELD_BETWEEN_SPACES.finditer(text)]
-    spans: list[tuple[int, int]] = []
-    start = 0
-    for field in text.split("\t"):
-        left = start + len(field) - len(field.lstrip(" "))
-        spans.append((left, left + len(field.strip(" "))))
-        start += len(field) + 1
-    return spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +45,10 @@ class Layout:
             return LineKind.COMMENT
         if DOCUMENT_START in text and self._starts_document(fields):
             return LineKind.DOCUMENT
-        if self.numbered and _RANGE_OR_EMPTY_NODE.fullmatch(fields[0]):
+        if self.numbered and RANGE_OR_EMPTY_NODE.fullmatch(fields[0]):
             return LineKind.RANGE
-        if text[0] == "\ufeff" and not text.strip(_INVISIBLE):
-            return LineKind.BLANK  # a stray byte-order mark
+        if text[0] in _INVISIBLE and not text.strip(_INVISIBLE):
+            return LineKind.BLANK  # stray byte-order marks
         return LineKind.TOKEN
 
     def is_sound(self, text: str, fields: Sequence[str]) -> bool:
@@ -113,7 +80,7 @@ def find_layout(lines: Iterable[tuple[int, str]], options: ReadOptions, path: Pa
         return None
     number, text = min(candidates, key=lambda line: _likeness_to_a_comment(line[1]))
     num_columns = len(split_fields(text))
-    numbered = options.token_column != 0 and _counts_tokens([text for _, text in probed], options.labelled)
+    numbered = options.token_column != 0 and numbering(probed, labelled=options.labelled).counts_tokens
     first = 1 if numbered else 0
     if num_columns < first + 1 + options.labelled:
         wanted = "a token and a label" if options.labelled else "a token"
@@ -169,18 +136,3 @@ def _likeness_to_a_comment(text: str) -> int:
 
 def _is_document_line(text: str) -> bool:
     return DOCUMENT_START in split_fields(text)[:2]
-
-
-def _counts_tokens(texts: Iterable[str], labelled: bool) -> bool:
-    """Whether the first column counts 1, 2, 3... in every sentence, and reaches 2 in at least one."""
-    previous, highest = 0, 0
-    for text in texts:
-        fields = split_fields(text)
-        if not text or _is_document_line(text):
-            previous = 0
-        elif text[0] != "#" and not _RANGE_OR_EMPTY_NODE.fullmatch(fields[0]):
-            if fields[0] != str(previous + 1) or len(fields) < 2 + labelled:
-                return False
-            previous += 1
-            highest = max(highest, previous)
-    return highest >= 2
