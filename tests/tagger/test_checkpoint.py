@@ -132,7 +132,9 @@ def test_a_run_that_gets_sigkill_ends_with_the_same_weights(tmp_path: Path) -> N
     )
     try:
         give_up = time.monotonic() + 60
-        while not state.exists() and process.poll() is None and time.monotonic() < give_up:
+        while process.poll() is None and time.monotonic() < give_up:
+            if state.exists() and '"step"' in state.read_text():
+                break
             time.sleep(0.01)
     finally:
         process.send_signal(signal.SIGKILL)
@@ -217,6 +219,6 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path, damage: str) -> None:
         tensors.write_bytes(tensors.read_bytes()[:-10])
     else:
         tensors.unlink()
-    with pytest.raises(TrainingError, match=r"damaged.*restart") as error:
+    with pytest.raises(TrainingError, match="restart") as error:
         train_tagger(fresh(), TRAIN, DEV, SHORT, checkpoint=folder)
     assert "\n" not in str(error.value)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from tagtrace._checks import OptionError, TaggerError
+from tagtrace._checks import OptionError, TaggerError, TrainingError
 from tagtrace.data import LabelSet
 from tagtrace.data.invented import generate
 from tagtrace.tagger import (
@@ -28,6 +29,8 @@ from tagtrace.tagger import (
     save_tagger,
     train_tagger,
 )
+from tests.damage import DAMAGES, unseal
+from tests.damage import damage as damage_file
 
 CORPUS = generate(num_documents=20)
 LABELS = LabelSet.from_sentences(CORPUS.train, "iob2")
@@ -163,6 +166,16 @@ def test_an_interrupted_save_leaves_what_was_there(
         assert_same(load_tagger(folder), random_tagger(0))
 
 
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_weights_that_are_not_numbers_are_not_saved(tmp_path: Path, number: float) -> None:
+    tagger = random_tagger()
+    with torch.no_grad():
+        tagger.head.weight[0, 0] = number
+    with pytest.raises(TrainingError, match=r"head.weight are not finite numbers; train with a lower learning rate"):
+        save_tagger(tagger, tmp_path / "tagger")
+    assert names(tmp_path) == []
+
+
 Damage = Callable[[Path], object]
 
 
@@ -181,8 +194,27 @@ def cut(name: str) -> Damage:
     return lambda folder: os.truncate(folder / name, (folder / name).stat().st_size - 7)
 
 
+def piped(name: str) -> Damage:
+    def damage(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return damage
+
+
 def written(name: str, data: bytes) -> Damage:
     return lambda folder: (folder / name).write_bytes(data)
+
+
+def with_number(name: str, tensor: str, number: float, dtype: torch.dtype = torch.float32) -> Damage:
+    """A file of weights with one number replaced."""
+
+    def damage(folder: Path) -> None:
+        tensors = load_file(folder / name)
+        tensors[tensor].view(-1)[3] = number
+        save_file({key: value.to(dtype) for key, value in tensors.items()}, folder / name)
+
+    return damage
 
 
 @pytest.mark.parametrize(
@@ -201,25 +233,41 @@ def written(name: str, data: bytes) -> Damage:
         (cut("encoder/encoder.safetensors"), "damaged"),
         (written("encoder/encoder.json", b"{}}"), "damaged"),
         (written("encoder/encoder.json", b'{"rooms": 3}'), "damaged"),
-        (edited(labels=None), "damaged"),
-        (edited(labels=[1, 2]), "damaged"),
+        (with_number("head.safetensors", "weight", torch.nan), "head.weight are not finite"),
+        (with_number("head.safetensors", "transitions", -torch.inf), "head.transitions are not finite"),
+        (with_number("head.safetensors", "weight", 1.0, torch.int64), "the head is int64"),
+        (with_number("encoder/encoder.safetensors", "table.weight", torch.nan), "encoder.table.weight are not finite"),
+        (written("tagger.json", b"[" * 100_000), "not valid JSON"),
+        (piped("tagger.json"), "Not an ordinary file"),
+        (piped("encoder/encoder.json"), "Not an ordinary file"),
+        (piped("encoder/encoder.safetensors"), "Not an ordinary file"),
+        (piped("head.safetensors"), "Not an ordinary file"),
+        (written("encoder/encoder.json", b"[" * 100_000), "damaged.*not valid JSON"),
+        (written("encoder/encoder.json", b'{"buckets": 1000000000000, "width": 8, "hidden": 8}'), "damaged.*buckets"),
+        (edited(labels=None), "labels is missing"),
+        (edited(labels=[1, 2]), "labels should be an object"),
+        (edited(labels={"scheme": "iob2", "labels": ["O", 7]}), "labels.labels.1 should be a valid string"),
         (edited(labels={"scheme": "iob2", "labels": ["O", "B-PER"]}), "damaged.*size mismatch"),
-        (edited(labels={"scheme": "iob2", "labels": ["O", "O"]}), "damaged"),
-        (edited(labels={"scheme": "runes", "labels": ["O"]}), "damaged"),
-        (edited(encoder={"kind": "crystal ball", "dim": 3}), "damaged.*crystal ball"),
-        (edited(encoder=None), "damaged"),
-        (edited(head={"kind": "softmax", "start_end": True, "constrained": False}), "damaged"),
-        (edited(head={"kind": "mlp"}), "damaged"),
-        (edited(head=None), "damaged"),
-        (edited(unit="paragraph"), "damaged"),
-        (edited(unit=None), "damaged"),
-        (edited(record=None), "damaged"),
-        (edited(record=3), "damaged"),
+        (edited(labels={"scheme": "iob2", "labels": ["O", "O"]}), "distinct labels"),
+        (edited(labels={"scheme": "runes", "labels": ["O"]}), "scheme 'runes'"),
+        (edited(encoder={"kind": "crystal ball", "dim": 3}), "encoder 'crystal ball'"),
+        (edited(encoder=None), "encoder is missing"),
+        (edited(encoder={"kind": ["lexical"], "dim": 3}), "encoder.kind should be a valid string"),
+        (edited(head={"kind": "softmax", "start_end": True, "constrained": False}), "softmax head has no transitions"),
+        (edited(head={"kind": "mlp"}), "head.kind should be"),
+        (edited(head=None), "head is missing"),
+        (edited(unit="paragraph"), "unit should be"),
+        (edited(unit=None), "unit is missing"),
+        (edited(record=None), "record is missing"),
+        (edited(record=3), "record should be"),
+        (edited(record={"training": 3}), "record.training: the document should be an object"),
+        (edited(record={"refit": {"options": {"l2": "1"}}}), "record.refit: options.l2 should be a valid number"),
     ],
 )
 def test_a_damaged_tagger_is_refused_in_one_line(tmp_path: Path, damage: Damage, message: str) -> None:
     folder = tmp_path / "tagger"
     save_tagger(random_tagger(), folder)
+    unseal(folder / "tagger.json")  # so that it is not refused for being changed at all
     damage(folder)
     with pytest.raises(TaggerError, match=message) as error:
         load_tagger(folder)
@@ -234,3 +282,46 @@ def test_a_folder_without_a_tagger_is_refused(tmp_path: Path) -> None:
             TaggerError, match=r"not a tagger \(no tagger\.json\); give a folder that a tagger was saved to"
         ):
             load_tagger(path)
+
+
+FILES = ("tagger.json", "head.safetensors", "encoder/encoder.json", "encoder/encoder.safetensors")
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("name", FILES)
+def test_every_damage_is_found(tmp_path: Path, name: str, how: str) -> None:
+    folder, other = tmp_path / "tagger", tmp_path / "other"
+    save_tagger(random_tagger(), folder)
+    save_tagger(random_tagger(1, start_end=True), other)
+    is_same = (folder / name).read_bytes() == (other / name).read_bytes()
+    damage_file(folder / name, how, other / name)
+    if how == "other" and is_same:
+        assert_same(load_tagger(folder), random_tagger())
+        return
+    with pytest.raises(TaggerError, match=r"train it again or restore a copy") as error:
+        load_tagger(folder)
+    named = folder if (name, how) == ("tagger.json", "other") else folder / name  # its files are then the wrong ones
+    assert str(named) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_every_value_of_the_description_is_covered(tmp_path: Path) -> None:
+    save_tagger(random_tagger(), tmp_path / "tagger")
+    edited(record={"note": "another"})(tmp_path / "tagger")
+    with pytest.raises(TaggerError, match=r"tagger.json: was changed after it was written"):
+        load_tagger(tmp_path / "tagger")
+
+
+def test_a_file_that_is_not_the_taggers_own_is_refused(tmp_path: Path) -> None:
+    save_tagger(random_tagger(), tmp_path / "tagger")
+    (tmp_path / "tagger" / "notes.txt").write_text("mine")
+    load_tagger(tmp_path / "tagger")
+    (tmp_path / "tagger" / "encoder" / "added_tokens.json").write_text("{}")
+    with pytest.raises(TaggerError, match=r"encoder/added_tokens.json: is not one of its files"):
+        load_tagger(tmp_path / "tagger")
+
+
+def test_a_tagger_of_a_version_without_seals_is_read(tmp_path: Path) -> None:
+    save_tagger(random_tagger(), tmp_path / "tagger")
+    unseal(tmp_path / "tagger" / "tagger.json")
+    assert_same(load_tagger(tmp_path / "tagger"), random_tagger())

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tagtrace._checks import EncoderError
+from tagtrace._checks import EncoderError, OptionError
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.encoders.precomputed import Precomputed
 
@@ -183,6 +183,15 @@ def test_a_relative_folder_is_found_from_elsewhere(
     assert Precomputed.load(tmp_path).dim == 3
 
 
+def test_arrays_that_moved_together_with_the_tagger_are_found(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    folder.rename(tmp_path / "work" / "features")
+    (tmp_path / "work" / "saved").mkdir()
+    Precomputed(tmp_path / "work" / "features").save(tmp_path / "work" / "saved")
+    (tmp_path / "work").rename(tmp_path / "moved")
+    assert Precomputed.load(tmp_path / "moved" / "saved").dim == 3
+
+
 def test_arrays_that_are_gone_or_changed_are_refused(folder: Path, saved: Path) -> None:
     path = folder / "train.conll.npy"
     for rows, what in [(ROWS[:9], "shape"), (ROWS.astype(np.float16), "dtype"), (ROWS + 1, "checksum")]:
@@ -195,10 +204,20 @@ def test_arrays_that_are_gone_or_changed_are_refused(folder: Path, saved: Path) 
         Precomputed.load(saved)
     (folder / "dev.conll.npy").unlink()
     folder.rmdir()
-    with pytest.raises(EncoderError, match="no such folder"):
+    with pytest.raises(OptionError, match=r"its folder of arrays is no longer at .*; put it back"):
         Precomputed.load(saved)
 
 
 def test_loading_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match="not a saved `precomputed` encoder"):
+    with pytest.raises(EncoderError, match=r"encoder\.json: cannot be read"):
         Precomputed.load(tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(10**30, 2), (10**9, 10**9), (2**62, 4), (-1, 2)])
+def test_a_shape_larger_than_its_file_is_refused(tmp_path: Path, shape: tuple[int, int]) -> None:
+    with (tmp_path / "a.conll.npy").open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, {"shape": shape, "fortran_order": False, "descr": "<f4"})
+        stream.write(bytes(64))
+    with pytest.raises(EncoderError, match=r"a\.conll\.npy: cannot be read as an array") as error:
+        Precomputed(tmp_path)
+    assert "\n" not in str(error.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from copy import deepcopy
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from tagtrace.tagger import (
     new_tagger,
     score_labels,
     train_tagger,
+    training,
 )
 from tagtrace.tagger.training import _autocast, _rate
 
@@ -309,8 +311,20 @@ def test_bfloat16_runs_the_encoder_but_not_the_head() -> None:
     assert history.dev_loss == pytest.approx(expected.dev_loss, rel=0.02)
     assert history.dev_loss != expected.dev_loss
     batch = [tagger.prepare(sentence) for sentence in DEV]
-    with _autocast(tagger.device, "bfloat16"):
+    with _autocast(tagger, "bfloat16"):
         assert tagger.scores(batch).emissions.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("is_fast", "kind"), [(True, "transformer"), (True, "lexical"), (False, "transformer")])
+def test_transformers_train_in_bfloat16_where_the_cpu_multiplies_it(
+    monkeypatch: pytest.MonkeyPatch, is_fast: bool, kind: str
+) -> None:
+    monkeypatch.setattr(training, "multiplies_bfloat16", lambda: is_fast)
+    tagger = fresh()
+    monkeypatch.setattr(type(tagger.encoder), "kind", kind)
+    with _autocast(tagger, "auto"):
+        product = torch.ones(2, 2) @ torch.ones(2, 2)
+    assert (product.dtype == torch.bfloat16) is (is_fast and kind == "transformer")
 
 
 # What is refused
@@ -337,6 +351,19 @@ def test_unknown_labels_are_refused_with_their_place(unit: Any) -> None:
     odd = Sentence(("a", "b"), ("O", "B-GENE"), document="d", path="dev.conll", lines=(40, 41))
     with pytest.raises(DataError, match=r"dev\.conll, line 41: unknown label 'B-GENE'"):
         train_tagger(fresh(unit=unit), TRAIN, [*DEV, odd])
+
+
+def test_weights_that_stop_being_numbers_in_the_last_step_stop_the_run(tmp_path: Path) -> None:
+    tagger, every_step = fresh(), replace(SHORT, learning_rate=1e39, epochs=1, batch_size=len(TRAIN))
+    with pytest.raises(TrainingError, match=r"are not finite numbers; lower the learning rate"):
+        train_tagger(tagger, TRAIN, options=every_step, checkpoint=tmp_path / "checkpoint")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dev_loss_that_is_not_finite_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tagger, "mean_loss", lambda *_: float("nan"))
+    with pytest.raises(TrainingError, match=r"the dev loss became nan at step 3; lower the learning rate"):
+        train_tagger(fresh(), TRAIN, DEV, options=SHORT)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run() -> None:

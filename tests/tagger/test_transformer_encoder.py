@@ -247,7 +247,7 @@ def test_every_position_of_roberta_is_used(folders: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("options", [{"max_pieces": 2}, {"max_pieces": 65}, {"overlap": 62}, {"overlap": -1}])
-def test_impossible_options(folders: dict[str, Path], options: dict[str, int]) -> None:
+def test_impossible_options(folders: dict[str, Path], options: dict[str, Any]) -> None:
     with pytest.raises(OptionError) as error:
         Transformer(folders["bert"], **options)
     assert "\n" not in str(error.value)
@@ -459,5 +459,5 @@ def test_without_transformers_it_says_what_to_install(monkeypatch: pytest.Monkey
 
 
 def test_loading_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match="not a saved `transformer` encoder"):
+    with pytest.raises(EncoderError, match=r"encoder\.json: cannot be read"):
         Transformer.load(tmp_path)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from tagtrace import _documents
 from tagtrace._checks import EncoderError
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.encoders.stopwords import STOP_WORDS
@@ -193,7 +197,7 @@ def test_half_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_loading_something_else_is_refused(tmp_path: Path, encoder: Vectors) -> None:
-    with pytest.raises(EncoderError, match="not a saved `vectors` encoder"):
+    with pytest.raises(EncoderError, match=r"encoder\.json: cannot be read"):
         Vectors.load(tmp_path / "nowhere")
     folder = tmp_path / "saved"
     folder.mkdir()
@@ -215,3 +219,77 @@ def refuse(path: Path, message: str) -> None:
         Vectors.fit(path, [])
     assert "\n" not in str(error.value)
     assert str(error.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("size", ["9" * 40, "9" * 5000, "1" + "0" * 18, "\u0661" * 30])
+def test_a_first_line_of_huge_numbers_is_no_header(tmp_path: Path, size: str) -> None:
+    (tmp_path / "v.txt").write_text(f"1 {size}\nword 1 2\n", encoding="utf-8")
+    with pytest.raises(EncoderError, match=r"line [12]: ") as error:
+        Vectors.fit(tmp_path / "v.txt", [])
+    assert "\n" not in str(error.value)
+
+
+def archive_of(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(f"{name}.npy", data)
+    return path
+
+
+def npy(shape: tuple[int, ...], dtype: str, data: bytes = b"") -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"shape": shape, "fortran_order": False, "descr": dtype})
+    return stream.getvalue() + data
+
+
+TWO_WORDS = npy((2,), "<U1", "ab".encode("utf-32-le"))
+
+
+@pytest.mark.parametrize(
+    ("words", "vectors", "message"),
+    [
+        (TWO_WORDS, npy((10**9, 300), "<f4"), "vectors.npy is shorter than its header says"),
+        (TWO_WORDS, npy((10**30, 10**30), "<f4"), "vectors.npy is shorter"),
+        (npy((10**12,), "<U0"), npy((1, 1), "<f4", bytes(4)), "words.npy is shorter"),
+        (TWO_WORDS, npy((2, 10**8), "<f4", bytes(300_000_000)), "vectors.npy would take 300,000,128 bytes"),
+        (TWO_WORDS, npy((-1, 3), "<f4"), "cannot be read"),
+        (TWO_WORDS, b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65535, "never loaded"),
+        (TWO_WORDS, b"no array", "cannot be read"),
+    ],
+)
+def test_an_archive_that_is_larger_than_it_looks_is_refused(
+    tmp_path: Path, words: bytes, vectors: bytes, message: str
+) -> None:
+    with pytest.raises(EncoderError, match=message) as error:
+        Vectors.fit(archive_of(tmp_path / "v.npz", words=words, vectors=vectors), [])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("place", "value"), [(6, 1), (8, 99)], ids=["encrypted", "unknown compression"])
+def test_an_archive_that_python_cannot_read_is_refused(tmp_path: Path, place: int, value: int) -> None:
+    path = archive_of(tmp_path / "v.npz", words=TWO_WORDS, vectors=npy((2, 1), "<f4", bytes(8)))
+    data = bytearray(path.read_bytes())
+    for header, offset in ((b"PK\x03\x04", place), (b"PK\x01\x02", place + 2)):
+        start = data.find(header)
+        while start >= 0:
+            data[start + offset] = value
+            start = data.find(header, start + 4)
+    path.write_bytes(data)
+    with pytest.raises(EncoderError, match="cannot be read as"):
+        Vectors.fit(path, [])
+
+
+@pytest.mark.parametrize("name", ["v.txt", "v.txt.gz", "v.npz"])
+def test_a_pipe_is_refused(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(EncoderError, match=r"cannot be read .*Not an ordinary file"):
+        Vectors.fit(tmp_path / name, [])
+
+
+def test_a_line_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some KB of gzip may be a line of GBs."""
+    monkeypatch.setattr(_documents, "MAX_BYTES", 1000)
+    with gzip.open(tmp_path / "v.txt.gz", "wb") as stream:
+        stream.write(b"word 1 2\n" + b"0 " * 10_000)
+    with pytest.raises(EncoderError, match="a line is longer than 1,000 bytes"):
+        Vectors.fit(tmp_path / "v.txt.gz", [])

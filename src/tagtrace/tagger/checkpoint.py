@@ -6,8 +6,6 @@ step-N/      weights, the best weights so far, the optimiser's state
 
 from __future__ import annotations
 
-import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,12 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import TrainingError
+from tagtrace._folders import Product
 from tagtrace._run_folder import RunFolder
 from tagtrace.tagger.tagger import Tagger
 
 MARKER = "state.json"
+PRODUCT = Product(MARKER, (MARKER, *(f"step-*/{part}.safetensors" for part in ("weights", "best", "optimiser"))))
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,14 @@ class Checkpoint:
 
     def __init__(self, folder: Path, fingerprint: dict[str, object]) -> None:
         remedy = "repeat the options of the run that began it, or restart to begin again"
-        self.run = RunFolder(folder, MARKER, fingerprint, "a checkpoint", error=TrainingError, remedy=remedy)
+        self.run = RunFolder(
+            folder, MARKER, fingerprint, "a checkpoint", product=PRODUCT, error=TrainingError, remedy=remedy
+        )
 
     def exists(self) -> bool:
-        return self.run.has_begun
+        """Whether there is a checkpoint; raises if it, or anything else in the folder, is of another run."""
+        self.run.resume_or_check()
+        return "step" in self.run.notes
 
     def save(self, tagger: Tagger, optimiser: torch.optim.Optimizer, state: CheckpointState) -> None:
         older = list(self.run.files)
@@ -80,13 +84,7 @@ def _name(step: int, part: str) -> str:
 
 def remove_checkpoint(folder: str | Path) -> None:
     """Delete all checkpoint files, and the folder if nothing else is in it."""
-    folder = Path(folder)
-    for tensors in folder.glob("step-*"):
-        shutil.rmtree(tensors, ignore_errors=True)
-    for state in (*folder.glob(MARKER), *folder.glob(f".{MARKER}.*")):
-        state.unlink(missing_ok=True)
-    with suppress(OSError):
-        folder.rmdir()
+    Checkpoint(Path(folder), {}).run.remove()
 
 
 def _parameters(optimiser: torch.optim.Optimizer) -> list[Tensor]:

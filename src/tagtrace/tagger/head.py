@@ -8,6 +8,7 @@ parameters.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import OptionError, TaggerError
 from tagtrace.data.labels import LabelSet
 from tagtrace.tagger import crf
 from tagtrace.tagger.rows import Rows, pad_rows
@@ -44,6 +45,23 @@ class HeadOptions:
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
+
+
+def head_of(weights: Mapping[str, Tensor], dim: int, labels: LabelSet, options: HeadOptions) -> Head:
+    """The head with these saved weights; raises TaggerError, before it takes any memory, if they do not fit."""
+    shape = tuple(weights["weight"].shape) if "weight" in weights else ()
+    if shape != (len(labels), dim + 1):
+        raise TaggerError(f"size mismatch: W has shape {shape} for {len(labels)} labels and {dim} features")
+    dtype = weights["weight"].dtype
+    if dtype not in (torch.float32, torch.float64):
+        raise TaggerError(f"the head is {str(dtype).removeprefix('torch.')}, expected float32 or float64")
+    with torch.random.fork_rng(devices=[]):  # a new head draws random numbers, which are not used
+        head = Head(dim, labels, options).to(dtype)
+    try:
+        head.load_state_dict(weights)
+    except RuntimeError as error:
+        raise TaggerError(" ".join(str(error).split())) from None
+    return head
 
 
 class Head(nn.Module):
@@ -110,8 +128,11 @@ class Head(nn.Module):
 
     def forward(self, features: Tensor, lengths: Tensor, *, constrained: bool | None = None) -> Scores:
         """Scores of sentences whose tokens' features (N, D) are concatenated."""
-        emissions = F.linear(features, self.weight[:, :-1], self.weight[:, -1])  # (N, C)
-        return self.scores(emissions, lengths, constrained=constrained)
+        return self.scores(self.emissions(features), lengths, constrained=constrained)
+
+    def emissions(self, features: Tensor) -> Tensor:
+        """W (F, 1) of rows of features: (N, D) to (N, C)."""
+        return F.linear(features, self.weight[:, :-1], self.weight[:, -1])
 
     def scores(self, emissions: Tensor, lengths: Tensor, *, constrained: bool | None = None) -> Scores:
         """Scores of sentences whose tokens' emissions (N, C) are concatenated."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Self, cast
+from typing import Self
 
 import torch
 
@@ -14,6 +14,7 @@ from tagtrace._checks import EncoderError, OptionError, TaggerError
 from tagtrace.data.labels import LabelSet
 from tagtrace.tagger.convex.refit import RefitOptions
 from tagtrace.tagger.encoders import Encoder, Lexical, LexicalOptions, Transformer
+from tagtrace.tagger.foreign.huggingface import CHECKPOINT
 from tagtrace.tagger.head import HeadOptions
 from tagtrace.tagger.tagger import Tagger, Unit, new_tagger
 from tagtrace.tagger.training import TrainOptions
@@ -46,7 +47,7 @@ class Recipe:
         record, settings = tagger.record, (made.kind, made.settings())
         best = record["training"]["history"].get("best_epoch") if options.keep == "best" else None
         refit = RefitOptions(**record["refit"]["options"]) if "refit" in record else None
-        return cls(options, make, tagger.labels, tagger.head.options, cast(Unit, tagger.unit), settings, best, refit)
+        return cls(options, make, tagger.labels, tagger.head.options, tagger.unit, settings, best, refit)
 
     def untrained(self, seed: int) -> Tagger:
         """A tagger with new weights."""
@@ -69,6 +70,8 @@ def recorded_recipe(tagger: Tagger) -> TrainOptions:
     """The options that the tagger was trained with."""
     if not tagger.encoder.trainable:
         raise OptionError(f"a {tagger.encoder.kind} encoder cannot be trained; retrain only the head")
+    if CHECKPOINT in tagger.record:
+        raise TaggerError("a Hugging Face checkpoint does not record how it was trained; retrain only the head")
     try:
         return TrainOptions(**tagger.record["training"]["options"])
     except (KeyError, TypeError):

@@ -11,8 +11,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from tagtrace._checks import DataError, EncoderError, OptionError, at
+from tagtrace._checks import DataError, EncoderError, OptionError, TagtraceError, at
 from tagtrace._progress import Progress
+from tagtrace._tensor_files import not_finite
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.schemes import normalise
@@ -49,11 +50,18 @@ class Tagger(nn.Module):
         super().__init__()
         if unit not in ("sentence", "document"):
             raise OptionError(f"unit {unit!r}: expected sentence or document")
-        self.encoder, self.head, self.labels, self.unit = encoder, head, labels, unit
+        self.encoder, self.head, self.labels = encoder, head, labels
+        self.unit: Unit = unit
         self.folder: Path | None = None
         """Where it was saved or loaded from."""
         self.record: dict[str, Any] = {}
         """How the tagger was trained and refitted; saved with it."""
+
+    def check_finite(self, error: type[TagtraceError], remedy: str) -> None:
+        """Raise if a weight is NaN or infinite."""
+        name = not_finite(dict(self.named_parameters()))
+        if name is not None:
+            raise error(f"the weights {name} are not finite numbers; {remedy}")
 
     @property
     def device(self) -> torch.device:
@@ -81,14 +89,25 @@ class Tagger(nn.Module):
 
     def encode(self, batch: Sequence[Example]) -> Tensor:
         """Features (N, D) of the batch's tokens."""
-        features = self.encoder([example.prepared for example in batch])
-        is_finite = bool(features.detach().sum().isfinite()) or bool(features.isfinite().all())  # a sum may overflow
+        return self._finite(self.encoder([example.prepared for example in batch]))
+
+    def emissions(self, batch: Sequence[Example]) -> Tensor:
+        """W (F_t, 1) of the batch's tokens, (N, C), in the dtype of the head."""
+        return self._finite(self.encoder.project([example.prepared for example in batch], self._head_of_features))
+
+    def _head_of_features(self, features: Tensor) -> Tensor:
+        with torch.autocast(self.device.type, enabled=False):  # the head is never computed in bfloat16
+            return self.head.emissions(features.to(self.head.weight.dtype))
+
+    def _finite(self, rows: Tensor) -> Tensor:
+        """Features, or what is computed from them; raises EncoderError if they are NaN or infinite."""
+        is_finite = bool(rows.detach().sum().isfinite()) or bool(rows.isfinite().all())  # a sum may overflow
         if not is_finite:
             raise EncoderError(
                 f"the {self.encoder.kind} encoder returned NaN or infinite features; lower the learning rate, "
                 "or check its weights"
             )
-        return features
+        return rows
 
     @torch.no_grad()
     def features(self, sentence: Sentence) -> Tensor:
@@ -111,7 +130,7 @@ class Tagger(nn.Module):
         joined = [sentence.with_labels(()) for sentence in self.joined(sentences)]  # labels, if any, are not read
         paths: list[list[int]] = [[] for _ in joined]
         for indices, batch in self._batches(joined, progress):
-            found = self.head.decode(self.encode(batch), lengths_of(batch), constrained=constrained)
+            found = crf.viterbi(self.scores(batch, constrained=constrained))[0]
             for index, path in zip(indices, found, strict=True):
                 paths[index] = path
         labels = iter([label for path in paths for label in self.labels.decode(path)])
@@ -165,9 +184,8 @@ class Tagger(nn.Module):
         return total / len(examples)
 
     def scores(self, batch: Sequence[Example], *, constrained: bool | None = None) -> Scores:
-        features = self.encode(batch).to(self.head.weight.dtype)
-        with torch.autocast(self.device.type, enabled=False):  # the head is never computed in bfloat16
-            return self.head(features, lengths_of(batch), constrained=constrained)
+        """The scores of the batch's label sequences."""
+        return self.head.scores(self.emissions(batch), lengths_of(batch), constrained=constrained)
 
     def _batches(
         self, sentences: Sequence[Sentence], progress: Progress | None

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from tagtrace._checks import check_type
+from tagtrace._documents import recorded_path
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
 from tagtrace.tagger.convex.refit import RefitOptions, RefitProgress, refit_tagger
@@ -70,5 +71,5 @@ def train(
             train_further(tagger, trusted, options, progress)
     else:
         refit_tagger(tagger, corpus.sentences, refit, progress=refit_progress)
-    tagger.record["data"] = {"train": str(corpus.path), "fingerprint": corpus.fingerprint}
+    tagger.record["data"] = {"train": recorded_path(corpus.path), "fingerprint": corpus.fingerprint}
     return tagger

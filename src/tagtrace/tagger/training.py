@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from tagtrace._checks import OptionError, TrainingError
+from tagtrace._checks import OptionError, TrainingError, check_seed
 from tagtrace.data.labels import HIDDEN
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.checkpoint import Checkpoint, CheckpointState
@@ -49,7 +50,8 @@ class TrainOptions:
     """Gradients are clipped to this norm."""
     weight_decay: float = 0.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 on a GPU, float32 elsewhere. The head is always float32 or better."""
+    """auto: bfloat16 on a GPU, and for transformers on CPUs that multiply it; float32 elsewhere. The head is always
+    float32 or better."""
     keep: Literal["best", "last"] = "best"
     """The epoch whose weights are kept: the one with the lowest dev loss, or the last (always, without dev data)."""
     seed: int = 0
@@ -69,8 +71,7 @@ class TrainOptions:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise OptionError(f"{name} {getattr(self, name)!r}: choose {' or '.join(choices)}")
-        if not 0 <= self.seed < 2**63:
-            raise OptionError(f"seed {self.seed}: must be from 0 to 2**63 - 1")
+        check_seed(self.seed)
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
@@ -194,6 +195,8 @@ class _Run:
         dev_loss = self._end_epoch() if self.step % self.batches_per_epoch == 0 else None
         last_step = self.num_epochs * self.batches_per_epoch
         is_due = self.seconds.since_mark() >= self.options.checkpoint_seconds or self.step == last_step
+        if is_due:
+            self.tagger.check_finite(TrainingError, "lower the learning rate")
         if self.checkpoint is not None and is_due:
             state = CheckpointState(self.step, self.epoch_loss, asdict(self.history), self.best)
             self.checkpoint.save(self.tagger, self.optimiser, state)
@@ -224,18 +227,19 @@ class _Run:
         rate = _rate(self.options.schedule, self.step, self.num_steps)
         for group in self.optimiser.param_groups:
             group["lr"] = group["base"] * rate
-        with _autocast(self.tagger.device, self.options.precision):
+        with _autocast(self.tagger, self.options.precision):
             features = self.tagger.encode(batch)
         features = self.dropout(features.float())
         lengths = torch.tensor([example.length for example in batch])
         loss = batch_losses(self.tagger.head(features, lengths).cpu(), batch).mean()
         self.optimiser.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(self.tagger.parameters(), self.options.max_norm)
-        self.optimiser.step()
+        norm = nn.utils.clip_grad_norm_(self.tagger.parameters(), self.options.max_norm)
         value = float(loss.detach())
-        if not math.isfinite(value):
-            raise TrainingError(f"the loss became {value} at step {self.step}; lower the learning rate")
+        for what, number in (("loss", value), ("gradient", float(norm))):
+            if not math.isfinite(number):
+                raise TrainingError(f"the {what} became {number} at step {self.step}; lower the learning rate")
+        self.optimiser.step()
         return value
 
     def _end_epoch(self) -> float | None:
@@ -245,8 +249,10 @@ class _Run:
             self.watch.after_epoch(len(self.history.train_loss))
         if not self.dev:
             return None
-        with _autocast(self.tagger.device, self.options.precision):
+        with _autocast(self.tagger, self.options.precision):
             loss = self.tagger.mean_loss(self.dev)
+        if not math.isfinite(loss):
+            raise TrainingError(f"the dev loss became {loss} at step {self.step}; lower the learning rate")
         if loss < min(self.history.dev_loss, default=float("inf")):
             self.history.best_epoch = len(self.history.dev_loss) + 1
             if self.options.keep == "best":
@@ -337,9 +343,17 @@ def _rate(schedule: str, step: int, num_steps: int, warm_up: float = 0.1) -> flo
     return min(done / warm_up, max(1.0 - done, 0.0) / (1.0 - warm_up))
 
 
-def _autocast(device: torch.device, precision: str) -> torch.autocast:
-    enabled = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
+def _autocast(tagger: Tagger, precision: str) -> torch.autocast:
+    is_fast = tagger.device.type == "cuda" or (tagger.encoder.kind == "transformer" and multiplies_bfloat16())
+    enabled = precision == "bfloat16" or (precision == "auto" and is_fast)
+    return torch.autocast(tagger.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Whether this CPU has instructions for products of bfloat16, which are then several times as fast as float32."""
+    capabilities = getattr(torch.cpu, "get_capabilities", dict[str, bool])()  # newer than the oldest torch we support
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def _seed(device: torch.device, seed: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -183,3 +185,9 @@ def test_one_token_with_huge_features_does_not_stop_a_refit(
     spread = (rows.features[0].double() @ found.head.weight[:, :-1].T).detach()
     assert float(spread.max() - spread.min()) > 700.0
     assert Objective(found.head, rows, 0.01).evaluate(found.head.flat()).max_gradient <= 1e-7
+
+
+@pytest.mark.parametrize("options", [{"tolerance": float("inf")}, {"tolerance": float("nan")}, {"l2": float("inf")}])
+def test_numbers_without_an_end_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="finite"):
+        RefitOptions(**options)

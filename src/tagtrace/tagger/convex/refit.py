@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from math import inf
 
 import torch
 from torch import Tensor
 
 from tagtrace._checks import OptionError, TrainingError
+from tagtrace._documents import recorded_path
 from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
@@ -41,10 +43,10 @@ class RefitOptions:
     max_steps: int = 100
 
     def __post_init__(self) -> None:
-        if not self.l2 > 0:
-            raise OptionError(f"l2 {self.l2}: must be above 0, or the optimum may not exist")
-        if not self.tolerance > 0 or self.max_steps < 1:
-            raise OptionError("tolerance must be above 0 and max_steps at least 1")
+        if not 0 < self.l2 < inf:
+            raise OptionError(f"l2 {self.l2}: must be above 0, or the optimum may not exist, and finite")
+        if not 0 < self.tolerance < inf or self.max_steps < 1:
+            raise OptionError("tolerance must be above 0 and finite, and max_steps at least 1")
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
@@ -111,7 +113,7 @@ def refit_tagger(
     options = options or RefitOptions()
     if isinstance(data, Corpus):
         tagger.check_corpus(data)
-        tagger.record["data"] = {"train": str(data.path), "fingerprint": data.fingerprint}
+        tagger.record["data"] = {"train": recorded_path(data.path), "fingerprint": data.fingerprint}
     rows = tagger.rows(data.sentences if isinstance(data, Corpus) else data, progress=encoding)
     result = refit_head(tagger.head, rows.to(tagger.device), options, progress)
     tagger.head, tagger.folder = result.head, None  # what was saved is another tagger

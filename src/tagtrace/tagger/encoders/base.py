@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -65,6 +65,10 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: Sequence[Any]) -> Tensor:
         """Features (N, D) of the prepared sentences' tokens, in order; N is their total length."""
+
+    def project(self, batch: Sequence[Any], linear: Callable[[Tensor], Tensor]) -> Tensor:
+        """``linear``, which maps rows (R, D) to (R, C), of the features of the prepared sentences' tokens, (N, C)."""
+        return linear(self(batch))
 
     @abstractmethod
     def save(self, folder: Path) -> None:

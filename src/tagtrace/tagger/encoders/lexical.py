@@ -19,17 +19,19 @@ from typing import ClassVar, Self
 from zlib import crc32
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import EncoderError, OptionError
+from tagtrace._documents import Document, read_document
+from tagtrace._tensor_files import map_tensors
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.encoders.base import Encoder, Table
 
 
 @dataclass(frozen=True)
-class LexicalOptions:
+class LexicalOptions(Document):
     """Sizes: ``buckets`` embeddings of ``width`` numbers, two layers of ``hidden``; D = hidden + width."""
 
     buckets: int = 2**16
@@ -202,6 +204,11 @@ class Lexical(Encoder):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        encoder = cls(LexicalOptions(**json.loads((folder / "encoder.json").read_text(encoding="utf-8"))))
-        encoder.load_state_dict(load_file(folder / "encoder.safetensors"))
+        options = read_document(folder / "encoder.json", LexicalOptions, remedy="train it again", error=EncoderError)
+        weights = map_tensors(folder / "encoder.safetensors")
+        shape = tuple(weights["table.weight"].shape) if "table.weight" in weights else ()
+        if shape != (options.buckets, options.width):  # before memory of that size is taken
+            raise EncoderError(f"{folder}: a table of shape {shape} for {options.buckets} buckets; train it again")
+        encoder = cls(options)
+        encoder.load_state_dict(weights)
         return encoder

@@ -34,17 +34,20 @@ class Pieces:
 
 
 class Piecer:
-    """Cuts words into pieces with a fast tokenizer. Every word has at least one piece."""
+    """Cuts words into pieces with a fast tokenizer. Every word has at least one piece.
+
+    ``adds_space``: where words include the space before them, each gets one; if not, words are cut as they stand.
+    """
 
     prefix: list[int]
     suffix: list[int]
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, *, adds_space: bool = True) -> None:
         self._backend = tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
         self._unknown = _unknown_id(tokenizer)
-        self._before_word = " " if _is_byte_level(self._backend) else ""
+        self._before_word = " " if adds_space and _is_byte_level(self._backend) else ""
         self.prefix, self.suffix = self._special_pieces()
 
     @property

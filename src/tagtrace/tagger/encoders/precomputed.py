@@ -6,8 +6,9 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -15,6 +16,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tagtrace._checks import EncoderError
+from tagtrace._documents import Document, check_regular_file, read_document, recorded_path
+from tagtrace._files import check_name_is_text
+from tagtrace._places import RecordedPlace, find_place
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.encoders.base import Encoder
@@ -22,6 +26,28 @@ from tagtrace.tagger.encoders.base import Encoder
 _TENSOR = "features"
 _SAFETENSORS_FLOATS = ("F16", "BF16", "F32", "F64")
 _BLOCK, _NUM_BLOCKS = 1 << 16, 64  # bytes read for a checksum: at most 4 MiB of a file
+
+
+@dataclass(frozen=True)
+class ArrayRecord:
+    """An array as it was when the encoder was saved."""
+
+    shape: tuple[int, int]
+    dtype: str
+    checksum: str
+
+
+@dataclass(frozen=True)
+class SavedPrecomputed(Document):
+    """The description of a saved encoder: its arrays stay where they are."""
+
+    kind: Literal["precomputed"]
+    folder: str
+    """As it was given."""
+    absolute: str
+    arrays: dict[str, ArrayRecord]
+    relative: str | None = None
+    """Relative to the encoder's own folder; earlier versions did not record it."""
 
 
 class Precomputed(Encoder):
@@ -43,6 +69,7 @@ class Precomputed(Encoder):
     def __init__(self, folder: str | Path) -> None:
         super().__init__()
         self.folder = Path(folder)
+        check_name_is_text(self.folder)
         self._arrays = _open_arrays(self.folder)
         self.dim = next(iter(self._arrays.values())).shape[1]
         self.register_buffer("_device", torch.empty(0), persistent=False)  # its device is where features go
@@ -88,38 +115,30 @@ class Precomputed(Encoder):
 
     def save(self, folder: Path) -> None:
         """Write where the arrays are and their checksums; the arrays themselves are not copied."""
-        description = {
-            "kind": self.kind,
-            "folder": str(self.folder),
-            "absolute": str(self.folder.absolute()),
-            "arrays": {array.path.name: array.describe() for array in self._arrays.values()},
-        }
-        (folder / "encoder.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+        arrays = {recorded_path(array.path.name): array.describe() for array in self._arrays.values()}
+        place = RecordedPlace.of(self.folder, folder)
+        saved = SavedPrecomputed("precomputed", str(self.folder), place.path, arrays, place.relative)
+        (folder / "encoder.json").write_text(json.dumps(asdict(saved), indent=1), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        try:
-            description = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
-            places = [Path(description["absolute"]), Path(description["folder"])]
-            arrays = dict(description["arrays"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise EncoderError(f"{folder}: not a saved `precomputed` encoder ({error}); train it again") from error
-        encoder = cls(next((place for place in places if place.is_dir()), places[0]))
-        encoder._check_unchanged(arrays)
+        saved = read_document(folder / "encoder.json", SavedPrecomputed, remedy="train it again", error=EncoderError)
+        encoder = cls(find_place(folder, "folder of arrays", saved.absolute, saved.relative))
+        encoder._check_unchanged(saved.arrays)
         return encoder
 
-    def _check_unchanged(self, arrays: dict[str, Any]) -> None:
+    def _check_unchanged(self, arrays: dict[str, ArrayRecord]) -> None:
         """Raise if an array has changed since the encoder was saved; new arrays may be added."""
-        present = {array.path.name: array for array in self._arrays.values()}
+        present = {recorded_path(array.path.name): array for array in self._arrays.values()}
         for name, before in arrays.items():
             if name not in present:
                 raise EncoderError(f"{self.folder / name}: the tagger was trained on it, but it is gone; restore it")
             now = present[name].describe()
             for what in ("shape", "dtype", "checksum"):
-                if now[what] != before.get(what):
+                if getattr(now, what) != getattr(before, what):
                     raise EncoderError(
-                        f"{self.folder / name}: its {what} was {before.get(what)} when the tagger was saved"
-                        f" and is {now[what]} now; restore the array or train again"
+                        f"{self.folder / name}: its {what} was {getattr(before, what)} when the tagger was saved"
+                        f" and is {getattr(now, what)} now; restore the array or train again"
                     )
 
     def _array_of(self, sentence: Sentence) -> _Array:
@@ -153,9 +172,9 @@ class _Array(ABC):
     def read(self, start: int, stop: int) -> Tensor:
         """A float32 copy of rows ``start:stop``."""
 
-    def describe(self) -> dict[str, Any]:
-        """What must not change, as JSON."""
-        return {"shape": list(self.shape), "dtype": self.dtype, "checksum": _checksum(self.path)}
+    def describe(self) -> ArrayRecord:
+        """What must not change."""
+        return ArrayRecord(self.shape, self.dtype, _checksum(self.path))
 
     def _set_shape(self, shape: Sequence[int]) -> None:
         if len(shape) != 2 or shape[1] == 0:
@@ -172,8 +191,9 @@ class _NumpyArray(_Array):
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._rows = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, EOFError, ValueError) as error:
+            with np.errstate(over="ignore"):  # of a shape beyond all bounds, which then is an error
+                self._rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, EOFError, ValueError, OverflowError, MemoryError) as error:
             raise EncoderError(
                 f"{path}: cannot be read as an array of floats ({error}); write it with numpy.save"
             ) from error
@@ -221,6 +241,10 @@ def _open_arrays(folder: Path) -> dict[str, _Array]:
             continue
         if path.stem in arrays:
             raise EncoderError(f"{folder}: has both {arrays[path.stem].path.name} and {path.name}; keep one of them")
+        try:
+            check_regular_file(path)
+        except OSError as error:
+            raise EncoderError(f"{path}: cannot be read as an array ({error.strerror}); replace or remove it") from None
         arrays[path.stem] = _READERS[path.suffix](path)
     if not arrays:
         raise EncoderError(f"{folder}: has no .npy or .safetensors files; give one FILE.npy for each data FILE")

@@ -1,5 +1,7 @@
 """Any Hugging Face encoder: a token's features are the mean of its pieces' last-layer vectors.
 
+Those of a token classifier that was trained elsewhere are, as there, the vector of the first (or last) piece alone.
+
 Sentences longer than the model's limit are read in overlapping windows (see ``pieces``), so that no token is
 dropped. BigBird's sparse attention depends on the padded length, so its long windows are run only with others of
 the same number of blocks: a sentence's features never depend on the rest of its batch.
@@ -8,21 +10,25 @@ the same number of blocks: a sentence's features never depend on the rest of its
 from __future__ import annotations
 
 import json
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tagtrace._checks import EncoderError, OptionError
+from tagtrace._documents import Document, read_document, recorded_path
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.encoders.base import Encoder, Table
 from tagtrace.tagger.encoders.pieces import Piecer, Pieces, cut_windows
+from tagtrace.tagger.encoders.pretrained import Pretrained, cut_classifier, load_classifier, load_encoder, quiet
+
+Pooling = Literal["first", "mean", "last"]
+"""Which pieces of a word its features come from."""
 
 DEFAULT_WINDOW = 2048
 """Number of pieces in a window for a model without a limit."""
@@ -30,14 +36,28 @@ PIECES_PER_CALL = 1 << 14
 """Maximum number of padded pieces per call of the model."""
 
 
+@dataclass(frozen=True)
+class SavedTransformer(Document):
+    """The description of a saved encoder, beside the files of ``save_pretrained``."""
+
+    kind: Literal["transformer"]
+    name: str
+    max_pieces: int | None
+    overlap: int | None
+    pooling: Pooling = "mean"
+    is_classifier: bool = False
+    digest: str | None = None
+
+
 class Transformer(Encoder):
     """A pretrained encoder by name or folder, fine-tuned in training.
 
     ``max_pieces`` limits the size of a window, special pieces included (default: the model's limit); neighbouring
-    windows share ``overlap`` pieces (default: a quarter of a window).
+    windows share ``overlap`` pieces (default: a quarter of a window). ``pretrained`` is what was loaded already.
     """
 
     name: str
+    pooling: Pooling
     tokenizer: Any
     dim: int
     max_pieces: int
@@ -48,19 +68,37 @@ class Transformer(Encoder):
 
     model: Any
     """The Hugging Face model."""
+    is_classifier: bool
+    digest: str | None
 
-    def __init__(self, name_or_folder: str | Path, max_pieces: int | None = None, overlap: int | None = None) -> None:
+    def __init__(
+        self,
+        name_or_folder: str | Path,
+        max_pieces: int | None = None,
+        overlap: int | None = None,
+        *,
+        pooling: Pooling = "mean",
+        pretrained: Pretrained | None = None,
+    ) -> None:
         super().__init__()
-        self.name = str(name_or_folder)
-        self.model, self.tokenizer = _load_pretrained(self.name)
-        self.dim = int(self.model.config.hidden_size)
+        self.name, self.pooling = str(name_or_folder), pooling
+        pretrained = pretrained or load_encoder(self.name)
+        self.model, self.tokenizer, self.dim = pretrained.model, pretrained.tokenizer, pretrained.dim
+        self.is_classifier, self.digest = pretrained.is_classifier, pretrained.digest
         self._options = {"max_pieces": max_pieces, "overlap": overlap}
-        self._piecer = Piecer(self.tokenizer)
+        self._piecer = Piecer(self.tokenizer, adds_space=not self.is_classifier)
         self.max_pieces = self._window_size(max_pieces)
         self.overlap = self._window_overlap(overlap)
 
     def settings(self) -> dict[str, object]:
-        return {"name": self.name, "max_pieces": self.max_pieces, "overlap": self.overlap}
+        return {"name": self.name, **self.reading()}
+
+    def reading(self) -> dict[str, object]:
+        """How text is read, windows and pieces: what its features depend on apart from its weights."""
+        windows: dict[str, object] = {"max_pieces": self.max_pieces, "overlap": self.overlap}
+        if not self.is_classifier:
+            return windows
+        return {**windows, "pooling": self.pooling, "digest": self.digest}
 
     def prepare(self, sentence: Sentence) -> Pieces:
         """The sentence's piece ids, in windows."""
@@ -75,15 +113,41 @@ class Transformer(Encoder):
         return cut_windows(words, self._piecer, self.max_pieces, self.overlap)
 
     def forward(self, batch: Sequence[Pieces]) -> Tensor:
+        states, rows = self._states(batch)  # (R, D), (P,)
+        return self._pooled(states, rows, batch).float()
+
+    def project(self, batch: Sequence[Pieces], linear: Callable[[Tensor], Tensor]) -> Tensor:
+        """If a word's features are those of one piece, ``linear`` is applied to all pieces, and then words are picked.
+
+        The last bits of a product depend on its number of rows, and this is how a token classifier computes its
+        scores: those of a sentence alone equal them bit by bit.
+        """
+        if self.pooling == "mean":
+            return super().project(batch, linear)
+        states, rows = self._states(batch)
+        return self._pooled(linear(states.float()), rows, batch)
+
+    def _states(self, batch: Sequence[Pieces]) -> tuple[Tensor, Tensor]:
+        """The last-layer vectors of a batch (R, D), padding included, and the row of each piece (P,)."""
         device = self.model.get_input_embeddings().weight.device
         windows = [window for pieces in batch for window in pieces.windows]
         if not windows:
-            return torch.zeros(0, self.dim, device=device)
+            return torch.zeros(0, self.dim, device=device), torch.zeros(0, dtype=torch.long, device=device)
         states, first_row = self._run(windows, device)  # (R, D), (W,)
         rows = first_row[_window_numbers(batch)] + torch.cat([pieces.place for pieces in batch])  # (P,)
+        return states, rows.to(device)
+
+    def _pooled(self, states: Tensor, rows: Tensor, batch: Sequence[Pieces]) -> Tensor:
+        """One row for each word (N, ...), from those of its pieces: ``rows`` (P,) of ``states`` (R, ...)."""
+        if not len(rows):
+            return states
         counts = torch.cat([pieces.counts for pieces in batch])  # (N,)
-        vectors = states.index_select(0, rows.to(device)).float()  # (P, D)
-        return torch.segment_reduce(vectors, "mean", lengths=counts.to(device), axis=0)  # (N, D)
+        if self.pooling == "mean":
+            vectors = states.index_select(0, rows).float()  # (P, D)
+            return torch.segment_reduce(vectors, "mean", lengths=counts.to(rows.device), axis=0)  # (N, D)
+        ends = counts.cumsum(0)  # (N,)
+        picked = ends - counts if self.pooling == "first" else ends - 1
+        return states.index_select(0, rows[picked.to(rows.device)])  # (N, ...)
 
     def layer_rows(self, batch: Sequence[Pieces]) -> list[Tensor]:
         owner = torch.tensor([number for number, pieces in enumerate(batch) for _ in pieces.windows])
@@ -95,21 +159,23 @@ class Transformer(Encoder):
         return found if isinstance(found, Table) else None
 
     def save(self, folder: Path) -> None:
-        with _quiet():
+        vars(self.model.config).pop("auto_map", None)  # of the model hub; a folder that has it is not loaded
+        with quiet():
             self.model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
-        description = {"kind": self.kind, "name": self.name, **self._options}
+        description = {"kind": self.kind, "name": recorded_path(self.name), **self._options}
+        if self.is_classifier:
+            description |= {"pooling": self.pooling, "is_classifier": True, "digest": self.digest}
         (folder / "encoder.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        try:
-            description = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
-            name, max_pieces, overlap = (description[key] for key in ("name", "max_pieces", "overlap"))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise EncoderError(f"{folder}: not a saved `transformer` encoder ({error}); train it again") from error
-        encoder = cls(folder, max_pieces, overlap)
-        encoder.name = name
+        saved = read_document(folder / "encoder.json", SavedTransformer, remedy="train it again", error=EncoderError)
+        pretrained = None
+        if saved.is_classifier:
+            pretrained, _ = cut_classifier(folder, *load_classifier(folder, is_cut=True), saved.digest)
+        encoder = cls(folder, saved.max_pieces, saved.overlap, pooling=saved.pooling, pretrained=pretrained)
+        encoder.name = saved.name
         return encoder
 
     def _window_size(self, wanted: int | None) -> int:
@@ -228,109 +294,7 @@ def _block_size(model: Any) -> int:
 
 def _set_attention(model: Any, kind: str) -> None:
     """Switch BigBird's attention. The new modules take over the old weights, so meta tensors are enough."""
-    if model.attention_type != kind:
+    encoder = model.base_model
+    if encoder.attention_type != kind:
         with torch.device("meta"):
-            model.set_attention_type(kind)
-
-
-def _load_pretrained(name: str) -> tuple[Any, Any]:
-    """Model and tokenizer from a folder, the local cache, or the model hub, in this order."""
-    transformers = _import_transformers()
-    folder = Path(name).expanduser()
-    source = str(folder) if folder.is_dir() else name
-    _check_folder(name, folder)
-    try:
-        with _quiet():
-            try:
-                model, info, tokenizer = _from_pretrained(transformers, source, local_files_only=True)
-            except Exception:
-                if folder.is_dir():
-                    raise
-                model, info, tokenizer = _from_pretrained(transformers, source, local_files_only=False)
-    except Exception as error:  # Hugging Face raises many kinds; the user needs one line
-        raise EncoderError(_explain(name, folder, error)) from error
-    _check_model(name, model, info, tokenizer)
-    return model.float(), tokenizer
-
-
-def _from_pretrained(transformers: Any, source: str, **options: Any) -> tuple[Any, dict[str, Any], Any]:
-    options["trust_remote_code"] = False
-    model, info = transformers.AutoModel.from_pretrained(
-        source, use_safetensors=True, output_loading_info=True, **options
-    )
-    return model, info, transformers.AutoTokenizer.from_pretrained(source, **options)
-
-
-def _check_folder(name: str, folder: Path) -> None:
-    """Raise if a name is clearly meant as a folder but is not one, or the folder has no model."""
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise EncoderError(
-                f"{name}: has no config.json; give a folder written by save_pretrained (model and tokenizer)"
-            )
-    elif folder.exists() or name.startswith((".", "~", "/")) or "\\" in name or name.count("/") > 1:
-        raise EncoderError(f"{name}: no such folder; give a folder written by save_pretrained, or a model's name")
-
-
-def _explain(name: str, folder: Path, error: Exception) -> str:
-    reason = " ".join(str(error).split())
-    reason = reason if len(reason) <= 160 else f"{reason[:160]}..."
-    if folder.is_dir():
-        return (
-            f"{name}: cannot be loaded ({reason}); the folder should have config.json, model.safetensors and"
-            " tokenizer.json, as save_pretrained writes them"
-        )
-    return (
-        f"{name}: neither a folder nor in the local cache, and it could not be downloaded ({reason});"
-        " check the name and the network, or give a folder written by save_pretrained"
-    )
-
-
-def _check_model(name: str, model: Any, info: dict[str, Any], tokenizer: Any) -> None:
-    """Raise for models that would load but give useless features."""
-    if not tokenizer.is_fast:
-        raise EncoderError(f"{name}: has no fast tokenizer (tokenizer.json); use a model that has one")
-    if set(tokenizer.get_vocab().values()) <= set(
-        tokenizer.all_special_ids
-    ):  # transformers makes up a tokenizer if files are missing
-        raise EncoderError(f"{name}: its tokenizer knows no words; tokenizer.json is missing or empty")
-    if model.config.is_encoder_decoder or not hasattr(model.config, "hidden_size"):
-        raise EncoderError(f"{name}: {type(model).__name__} is not a plain encoder; use one such as BERT or RoBERTa")
-    missing = sorted(key for key in info["missing_keys"] if "pooler" not in key)
-    if missing:
-        raise EncoderError(
-            f"{name}: {len(missing)} of its weights are missing, for example {missing[0]}, and would be random;"
-            " give the weights that belong to its config.json"
-        )
-
-
-def _import_transformers() -> Any:
-    try:
-        import transformers  # noqa: PLC0415  (an optional dependency, and slow to import)
-    except ImportError as error:
-        raise EncoderError(
-            'a transformer encoder needs Hugging Face transformers: pip install "tagtrace[transformers]"'
-        ) from error
-    return transformers
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Hugging Face's messages and progress bars; errors are still raised."""
-    from huggingface_hub.utils import logging as hub  # noqa: PLC0415
-    from transformers.utils import logging as models  # noqa: PLC0415
-
-    levels = models.get_verbosity(), hub.get_verbosity()
-    had_bars = models.is_progress_bar_enabled()
-    models.set_verbosity(logging.CRITICAL)
-    hub.set_verbosity(logging.CRITICAL)
-    models.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        models.set_verbosity(levels[0])
-        hub.set_verbosity(levels[1])
-        if had_bars:
-            models.enable_progress_bar()
+            encoder.set_attention_type(kind)

@@ -12,22 +12,25 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zipfile
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from math import isfinite
+from dataclasses import dataclass
+from math import isfinite, prod
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import IO, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from tagtrace._checks import EncoderError, at
+from tagtrace._documents import Document, check_regular_file, limited_lines, read_document
+from tagtrace._tensor_files import map_tensors, not_finite
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.encoders.base import Encoder
 from tagtrace.tagger.encoders.stopwords import STOP_WORDS
@@ -35,12 +38,23 @@ from tagtrace.tagger.encoders.stopwords import STOP_WORDS
 FLAGS = ("digit", "capital", "title", "stop")
 """The indicators of a word, apart from its part of speech, in order."""
 
-_UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+_SIZE = re.compile(r"\d{1,9}")
+_MOST_BYTES, _MOST_EXPANSION = 256_000_000, 100
+"""An array may be larger than both, this size and so many times its file, in no honest archive."""
 _NPZ_HINT = "save it with numpy.savez(file, words=numpy.array(words, dtype=str), vectors=vectors)"
 _TEXT_HINT = "each line should be a word and its numbers, separated by spaces, in UTF-8"
 
 Words = list[str]
 FloatArray = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class SavedVectors(Document):
+    """The description of a saved encoder; its vectors are beside it."""
+
+    kind: Literal["vectors"]
+    pos: tuple[str, ...]
+    words: tuple[str, ...]
 
 
 class Vectors(Encoder):
@@ -102,17 +116,14 @@ class Vectors(Encoder):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        try:
-            description = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
-            words, pos = description["words"], description["pos"]
-            vectors = load_file(folder / "vectors.safetensors")["vectors"]
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise EncoderError(f"{folder}: not a saved `vectors` encoder ({error}); train it again") from error
-        if vectors.ndim != 2 or len(vectors) != len(words):
-            raise EncoderError(
-                f"{folder}: {len(words)} words but vectors of shape {tuple(vectors.shape)}; train it again"
-            )
-        return cls(words, vectors, pos)
+        saved = read_document(folder / "encoder.json", SavedVectors, remedy="train it again", error=EncoderError)
+        vectors = map_tensors(folder / "vectors.safetensors").get("vectors")
+        if vectors is None or vectors.ndim != 2 or len(vectors) != len(saved.words):
+            shape = None if vectors is None else tuple(vectors.shape)
+            raise EncoderError(f"{folder}: {len(saved.words)} words but vectors of shape {shape}; train it again")
+        if not_finite({"vectors": vectors}):
+            raise EncoderError(f"{folder}: the vectors are not finite numbers; train it again")
+        return cls(saved.words, vectors, saved.pos)
 
     def _find(self, word: str) -> int:
         """The row of a word's vector, or -1."""
@@ -158,13 +169,16 @@ def _read_npz(path: Path) -> tuple[Words, FloatArray]:
     if path.is_file() and not zipfile.is_zipfile(path):
         raise EncoderError(f"{path}: cannot be read as .npz, or is incomplete; {_NPZ_HINT}")
     try:
+        _check_sizes(path)
         with np.load(path, allow_pickle=False) as arrays:
             if missing := {"words", "vectors"} - set(arrays):
                 raise EncoderError(f"{path}: has no array {' or '.join(sorted(missing))}; {_NPZ_HINT}")
             words, vectors = arrays["words"], arrays["vectors"]
     except FileNotFoundError as error:
         raise EncoderError(f"{path}: no such file of word vectors; check the path") from error
-    except _UNREADABLE as error:
+    except EncoderError:
+        raise
+    except Exception as error:  # each kind of damage to an archive raises an error of its own
         if "allow_pickle" in str(error):
             raise EncoderError(f"{path}: contains Python objects, which are never loaded; {_NPZ_HINT}") from error
         raise EncoderError(f"{path}: cannot be read as .npz ({error}); {_NPZ_HINT}") from error
@@ -177,6 +191,28 @@ def _read_npz(path: Path) -> tuple[Words, FloatArray]:
             f"{path}: `vectors` should be rows of floats, not {vectors.dtype} {vectors.shape}; {_NPZ_HINT}"
         )
     return words.tolist(), vectors
+
+
+def _check_sizes(path: Path) -> None:
+    """Raise ValueError if an array has another size than its header says, or the archive expands beyond reason."""
+    check_regular_file(path)
+    most = max(_MOST_BYTES, _MOST_EXPANSION * path.stat().st_size)
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.file_size > most:
+                raise ValueError(f"{member.filename} would take {member.file_size:,} bytes")
+            if member.filename in ("words.npy", "vectors.npy"):
+                with archive.open(member) as stream:
+                    if _size_in_header(stream) > member.file_size:
+                        raise ValueError(f"{member.filename} is shorter than its header says")
+
+
+def _size_in_header(stream: IO[bytes]) -> int:
+    """The bytes, at least one for each element, that an array needs by the header of its `.npy` file."""
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    return prod(shape) * max(dtype.itemsize, 1)
 
 
 def _read_text(path: Path) -> tuple[Words, FloatArray]:
@@ -196,14 +232,15 @@ def _read_text(path: Path) -> tuple[Words, FloatArray]:
         raise EncoderError(f"{path}: no such file of word vectors; check the path") from error
     except (OSError, EOFError, zlib.error) as error:
         raise EncoderError(f"{path}: cannot be read ({error}); check that the file is complete") from error
-    return words, np.array(values, dtype=np.float32).reshape(len(words), size)
+    return words, np.array(values, dtype=np.float32).reshape(len(words), size if words else 0)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines that are not empty. Only a newline ends a line: words may contain unusual spaces."""
+    check_regular_file(path, opened=True)
     opener = cast(Any, gzip.open if path.suffix == ".gz" else open)
     with opener(path, "rb") as stream:
-        for number, line in enumerate(stream, start=1):
+        for number, line in enumerate(limited_lines(stream), start=1):
             try:
                 text = line.decode("utf-8").replace("\t", " ").rstrip(" \r\n")
             except UnicodeDecodeError as error:
@@ -219,7 +256,7 @@ def _header_size(line: str) -> int:
     (100, 0)
     """
     fields = line.split(" ")
-    return int(fields[1]) if len(fields) == 2 and all(field.isdecimal() for field in fields) else 0
+    return int(fields[1]) if len(fields) == 2 and all(map(_SIZE.fullmatch, fields)) else 0
 
 
 def _split_line(path: Path, number: int, line: str, size: int) -> tuple[str, list[float]]:

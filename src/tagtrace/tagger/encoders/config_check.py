@@ -1,0 +1,116 @@
+"""What the ``config.json`` of somebody's model may ask Hugging Face transformers to do.
+
+Without remote code a configuration can still name other repositories, which are downloaded, and kernels, which are run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tagtrace._checks import DataError, EncoderError
+from tagtrace._documents import parse_json, read_regular_file
+
+MAX_BYTES = 16_000_000
+"""Of a configuration; some have the names of thousands of labels."""
+
+MODEL_TYPES = frozenset((
+    "albert", "bert", "bert-generation", "big_bird", "camembert", "convbert", "data2vec-text", "deberta", "deberta-v2",
+    "distilbert", "electra", "ernie", "esm", "eurobert", "flaubert", "fnet", "funnel", "gemma", "gemma2", "gemma3_text",
+    "gpt2", "gpt_neo", "gpt_neox", "ibert", "llama", "longformer", "luke", "megatron-bert", "mistral", "mobilebert",
+    "modernbert", "mpnet", "mra", "nezha", "nystromformer", "opt", "qwen2", "qwen3", "rembert", "roberta",
+    "roberta-prelayernorm", "roc_bert", "roformer", "squeezebert", "xlm", "xlm-roberta", "xlm-roberta-xl", "xlnet",
+    "xmod", "yoso",
+))  # fmt: skip
+"""Models of text whose configurations say sizes, and nothing that is loaded from elsewhere."""
+_PLAIN = (None, False, "eager")
+_REFUSED = {
+    r"auto_map": _PLAIN,  # code of its own
+    r"attribute_map": _PLAIN,  # other names for the keys below
+    r"_?attn_implementation.*": (*_PLAIN, "sdpa"),  # kernels
+    r"_?experts_implementation.*": _PLAIN,
+    r"backbone.*|use_timm_backbone|use_pretrained_backbone": _PLAIN,  # another model
+    r"quantization_config": _PLAIN,  # other libraries
+    r"configuration_files|fast_tokenizer_files": _PLAIN,  # other configurations
+    r"transformers_weights|model_args|trust_remote_code": _PLAIN,  # other weights and code
+}
+"""Keys, with the values that are harmless."""
+
+
+def check_config(folder: str | Path) -> None:
+    """Raise EncoderError unless a model's folder can be loaded without code, kernels or models from elsewhere."""
+    path = Path(folder) / "config.json"
+    try:
+        config = parse_json(read_regular_file(path, MAX_BYTES))
+    except OSError as error:
+        raise EncoderError(f"{path}: cannot be read ({error.strerror or error}); replace it") from None
+    except DataError as error:
+        raise EncoderError(f"{path}: {error}; give the config.json that save_pretrained wrote") from None
+    key = next(refused_keys(config), None)
+    if key is not None:
+        raise EncoderError(
+            f"{path}: the key {key} asks for code, kernels or another model, which are never loaded;"
+            " give a plain encoder, such as BERT, or remove the key if the model does not need it"
+        )
+    kind = next((kind for kind in model_types(config) if kind not in MODEL_TYPES), None)
+    if kind is not None:
+        raise EncoderError(
+            f"{path}: models of the type {str(kind)[:40]!r} are not loaded, because they may load others; give a plain"
+            " encoder of text, such as BERT"
+        )
+    if (Path(folder) / "adapter_config.json").exists():
+        raise EncoderError(
+            f"{folder}: adapter_config.json names another model, which is never loaded; merge the two into one"
+            " (merge_and_unload) and save that"
+        )
+
+
+def model_types(config: object) -> Iterator[object]:
+    """The types of the model and of those in it; None where the configuration does not say it."""
+    yield config.get("model_type") if isinstance(config, dict) else None
+    yield from (found["model_type"] for found in _objects(config) if "model_type" in found)
+
+
+def _objects(config: object) -> Iterator[dict[str, Any]]:
+    """All objects in a JSON value, at any depth."""
+    waiting = [config]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, list):
+            waiting += found
+        elif isinstance(found, dict):
+            waiting += found.values()
+            yield found
+
+
+def refused_keys(config: object) -> Iterator[str]:
+    """The keys of a configuration, at any depth, that are not harmless.
+
+    >>> list(refused_keys({"hidden_size": 16, "parts": [{"backbone": "a/b", "attn_implementation": "sdpa"}]}))
+    ['backbone']
+    """
+    for found in _objects(config):
+        yield from (key for key, value in found.items() if not _is_harmless(key, value))
+
+
+def check_weight_names(folder: str | Path) -> None:
+    """Raise EncoderError if the list of a model's files of weights names anything but safetensors in its folder."""
+    path = Path(folder) / "model.safetensors.index.json"
+    if not path.exists():
+        return
+    try:
+        found = parse_json(read_regular_file(path, MAX_BYTES))
+    except (OSError, DataError) as error:
+        raise EncoderError(f"{path}: cannot be read ({error}); replace it") from None
+    names = found.get("weight_map") if isinstance(found, dict) else None
+    for name in names.values() if isinstance(names, dict) else ():
+        is_plain = isinstance(name, str) and name.endswith(".safetensors") and Path(name).name == name
+        if not is_plain or not (Path(folder) / name).is_file():
+            raise EncoderError(f"{path}: names {str(name)[:80]!r}, which is no file of weights here; replace it")
+
+
+def _is_harmless(key: str, value: object) -> bool:
+    plain = next((plain for pattern, plain in _REFUSED.items() if re.fullmatch(pattern, key)), None)
+    return plain is None or value in plain

@@ -1,0 +1,1 @@
+"""Taggers that other libraries trained, taken over as they are."""

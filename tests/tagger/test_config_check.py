@@ -1,0 +1,131 @@
+"""A folder of somebody else's model chooses neither code, kernels, nor other models, and reaches no network."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tagtrace._checks import EncoderError
+from tagtrace.data.sentence import Sentence
+from tagtrace.tagger.encoders import pretrained
+from tagtrace.tagger.encoders.config_check import MAX_BYTES, check_config
+from tagtrace.tagger.encoders.transformer import Transformer
+from tests.tagger import tiny_models
+
+REFUSED: list[dict[str, Any]] = [
+    {"auto_map": {"AutoModel": "evil.Model"}},
+    {"attn_implementation": "evil/kernel"},
+    {"_attn_implementation": {"": "evil/kernel"}},
+    {"_attn_implementation_internal": "flash_attention_2"},
+    {"attribute_map": {"window": "_attn_implementation"}, "window": "evil/kernel"},
+    {"experts_implementation": "evil/kernel"},
+    {"backbone": "evil/resnet"},
+    {"backbone_config": {"model_type": "resnet"}},
+    {"backbone_kwargs": {"pretrained": "evil"}},
+    {"use_timm_backbone": True},
+    {"use_pretrained_backbone": True},
+    {"quantization_config": {"quant_method": "bitsandbytes"}},
+    {"configuration_files": ["config.4.0.0.json"]},
+    {"transformers_weights": "adapter_model.bin"},
+    {"model_args": {"checkpoint_path": "enc/extra.pth"}},
+    {"trust_remote_code": True},
+    {"text_config": {"parts": [{"attn_implementation": "evil/kernel"}]}},
+]
+HARMLESS: list[dict[str, Any]] = [
+    {},
+    {"attn_implementation": "sdpa", "_attn_implementation": "eager"},
+    {"quantization_config": None, "backbone": None, "use_timm_backbone": False},
+    {"id2label": {"0": "backbone", "1": "auto_map"}},
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tiny_models.bert(tmp_path / "bert")
+
+
+def change(folder: Path, **values: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.mark.parametrize("values", REFUSED, ids=json.dumps)
+def test_what_a_config_may_not_ask_for(folder: Path, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    change(folder, **values)
+    monkeypatch.setattr(pretrained, "_from_pretrained", lambda *_, **__: pytest.fail("it is not even tried"))
+    with pytest.raises(EncoderError, match=r"config\.json: the key \w+ asks for .*; give a plain encoder") as error:
+        Transformer(folder)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("values", HARMLESS, ids=json.dumps)
+def test_what_does_no_harm(folder: Path, values: dict[str, Any]) -> None:
+    change(folder, **values)
+    check_config(folder)
+    assert Transformer(folder).dim == 16
+
+
+@pytest.mark.parametrize("values", [{"model_type": "timm_wrapper"}, {"model_type": 5}, {"parts": {"model_type": "x"}}])
+def test_only_models_that_load_nothing_else(folder: Path, values: dict[str, Any]) -> None:
+    """One of timm loads a pickle that its configuration names."""
+    change(folder, **values)
+    with pytest.raises(EncoderError, match=r"models of the type .* are not loaded, because they may load others"):
+        Transformer(folder)
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "evil.bin", "/dev/zero", "missing.safetensors", 5])
+def test_weights_are_files_of_safetensors_in_the_folder(folder: Path, name: object) -> None:
+    (folder.parent / "outside.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    (folder / "evil.bin").write_bytes(b"")
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": name}}))
+    with pytest.raises(EncoderError, match=r"index\.json: names .*, which is no file of weights here"):
+        Transformer(folder)
+
+
+def test_an_adapter_names_another_model(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "evil/model", "peft_type": "LORA"}')
+    with pytest.raises(EncoderError, match=r"adapter_config\.json names another model, which is never loaded; merge"):
+        Transformer(folder)
+
+
+def test_a_config_is_not_read_beyond_reason(folder: Path) -> None:
+    os.truncate(folder / "config.json", MAX_BYTES + 1)
+    with pytest.raises(EncoderError, match="larger than 16,000,000 bytes"):
+        check_config(folder)
+    (folder / "config.json").write_text("[" * 100_000)
+    with pytest.raises(EncoderError, match="not valid JSON"):
+        check_config(folder)
+
+
+def test_a_folder_is_loaded_without_a_network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants  # noqa: PLC0415
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    load, seen = pretrained._from_pretrained, list[bool]()
+
+    def look(*values: Any, **options: Any) -> Any:
+        seen.append(constants.HF_HUB_OFFLINE)
+        return load(*values, **options)
+
+    monkeypatch.setattr(pretrained, "_from_pretrained", look)
+    threads = [threading.Thread(target=Transformer, args=(folder,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [True, True]
+    assert constants.HF_HUB_OFFLINE is False
+
+
+def test_a_model_of_the_hub_is_saved_without_the_code_it_names(folder: Path, tmp_path: Path) -> None:
+    encoder = Transformer(folder)
+    encoder.model.config.auto_map = {"AutoModel": "remote.Model"}
+    (tmp_path / "saved").mkdir()
+    encoder.save(tmp_path / "saved")
+    assert Transformer.load(tmp_path / "saved").prepare(Sentence(("a",), ())).windows
