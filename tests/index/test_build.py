@@ -196,7 +196,9 @@ def test_manifest_names_where_it_came_from(tmp_path: Path) -> None:
     saved = json.loads((tmp_path / "index" / "manifest.json").read_text())
     assert saved["format"] == 2
     assert saved["options"] == options.to_json()
-    assert (saved["tagger"]["path"], saved["data"]["path"]) == ("some/tagger", "train.conll")
+    for name, place in {"tagger": Path("some/tagger"), "data": Path("train.conll")}.items():
+        assert saved[name]["path"] == str(place.absolute())
+        assert (tmp_path / "index" / saved[name]["from_index"]).resolve() == place.resolve()
     assert LabelSet.from_json(saved["labels"]) == index.labels == LABELS
     assert sum(shard["num_tokens"] for shard in saved["shards"]) == saved["num_tokens"] == index.num_tokens
     assert index.num_bytes == sum(path.stat().st_size for path in (tmp_path / "index").iterdir())

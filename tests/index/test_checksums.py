@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from tagtrace import _tensor_files as tensor_files
-from tagtrace.index import Index, IndexFolderError, IndexOptions, build_index, open_index
+from tagtrace.index import Index, IndexFolderError, IndexOptions, build_index, checksums, open_index
 from tests.index.test_build import make_corpus, make_tagger
 
 ALWAYS = {"head.safetensors"}
 """Small, so it is read each time."""
+
+
+@pytest.fixture(autouse=True)
+def fine_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that were just written are old."""
+    monkeypatch.setattr(checksums, "CLOCK_NS", -(10**12))
 
 
 @pytest.fixture
@@ -75,11 +81,52 @@ def test_damage_after_a_first_look_is_found_each_time(index: Index, name: str) -
         assert "\n" not in str(caught.value)
 
 
+def changed_with_its_time_kept(path: Path) -> None:
+    """The same size and modification time, another number at the end."""
+    before, data = path.stat(), bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("name", ["shard-00000", "errors-00001", "text-00000"])
+def test_a_change_with_the_modification_time_kept_is_found(index: Index, name: str) -> None:
+    open_index(index.folder, verify=True)
+    changed_with_its_time_kept(index.folder / f"{name}.safetensors")
+    with pytest.raises(IndexFolderError, match=f"{name}.safetensors: its checksum differs"):
+        open_index(index.folder, verify=True)
+
+
+def test_another_file_with_the_same_times_is_found(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = index.folder / "errors-00000.safetensors"
+    real = path.stat()
+
+    class Status:
+        st_size, st_mtime_ns, st_ctime_ns, st_ino = real.st_size, real.st_mtime_ns, real.st_ctime_ns, real.st_ino
+
+    found = Status()
+    monkeypatch.setattr(checksums, "_status", lambda _: found)
+    open_index(index.folder, verify=True)
+    found.st_ino += 1
+    changed_with_its_time_kept(path)
+    with pytest.raises(IndexFolderError, match=r"errors-00000.safetensors: its checksum differs"):
+        open_index(index.folder, verify=True)
+
+
+def test_a_file_that_has_just_changed_is_read_again(
+    index: Index, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checksums, "CLOCK_NS", 10**12)  # a clock so coarse that a change now has no other time
+    for _ in range(2):
+        assert names_read(index.folder, read) == names_of(index)
+
+
 def test_another_manifest_has_all_read_again(index: Index) -> None:
     open_index(index.folder, verify=True)
     path = index.folder / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["shards"][0]["files"][0]["sha256"] = "0" * 64
+    del manifest["seal"]
     path.write_text(json.dumps(manifest))
     with pytest.raises(IndexFolderError, match=r"shard-00000.safetensors: its checksum differs"):
         open_index(index.folder, verify=True)

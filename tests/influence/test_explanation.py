@@ -149,7 +149,7 @@ def test_it_describes_the_query_and_both_sides(explainer: Explainer, query: Quer
         assert one.verified is not None
         probabilities = probability_lines(one.verified, ("B-ORG", "I-ORG"), explainer.index.labels)
         changes = [f"{one.refined.change:+.4f} refined", f"{one.verified.change:+.4f} verified", *probabilities]
-        assert row == (f"{one.score:+.4g}", "\n".join(changes), one.labels, f"{one.place}\n{one.text}")
+        assert row == (f"{one.score:+.4g}", tuple(changes), one.labels, (one.place, one.text))
     assert len(supporters.rows) == len(opposers.rows) == 2
 
 

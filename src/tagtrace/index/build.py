@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 from tagtrace._checks import DataError, TrainingError, at, check_type
-from tagtrace._files import check_replaceable
+from tagtrace._documents import real_path
+from tagtrace._folders import check_replaceable
 from tagtrace._progress import Progress
 from tagtrace._version import __version__
 from tagtrace.data.corpus import Corpus
@@ -20,7 +20,7 @@ from tagtrace.index.conditional_errors import token_errors
 from tagtrace.index.files import IndexFolderError
 from tagtrace.index.fingerprints import describe_corpus, describe_tagger
 from tagtrace.index.index import Index, open_index, read_head
-from tagtrace.index.manifest import FORMAT, HEAD, MARKER, FitRecord, Manifest, ShardRecord
+from tagtrace.index.manifest import FORMAT, HEAD, PRODUCT, DataRecord, FitRecord, Manifest, ShardRecord, TaggerRecord
 from tagtrace.index.options import DTYPES, IndexOptions, estimate_size
 from tagtrace.index.shards import (
     errors_name,
@@ -60,13 +60,17 @@ def build_index(
     """
     options = options or IndexOptions()
     check_type("corpus", corpus, Corpus, "give read_corpus(path)")
-    check_replaceable(folder, overwrite=overwrite, marker=MARKER)
+    tagger_path = tagger_path or tagger.folder
+    inputs: dict[str, str | Path] = {"the training data": corpus.path}
+    if tagger_path is not None:
+        inputs["the tagger"] = tagger_path
+    check_replaceable(folder, overwrite=overwrite, product=PRODUCT, inputs=inputs)
     sentences = _training_sentences(tagger, corpus)
-    tagger_info = describe_tagger(tagger, tagger_path or tagger.folder, Path(folder))
-    data_info = describe_corpus(corpus)
+    tagger_info = describe_tagger(tagger, tagger_path, Path(folder))
+    data_info = describe_corpus(corpus, Path(folder))
     owner = {
-        "tagger": tagger_info["fingerprint"],
-        "data": [data_info["fingerprint"], data_info["content"]],
+        "tagger": tagger_info.fingerprint,
+        "data": [data_info.fingerprint, data_info.content],
         **options.to_json(),
         "format": FORMAT,
     }
@@ -88,7 +92,7 @@ def build_index(
 
 def check_space(folder: str | Path, num_bytes: int, num_written: int = 0) -> None:
     """Raise if the disk has too little space for an index of ``num_bytes``, of which some are already written."""
-    parent = next(parent for parent in Path(folder).resolve().parents if parent.is_dir())
+    parent = next(parent for parent in real_path(folder).parents if parent.is_dir())
     free, needed = shutil.disk_usage(parent).free, num_bytes - num_written
     if free < needed:
         raise IndexFolderError(
@@ -174,9 +178,9 @@ class _Build:
                 self.unfinished.add({errors_name(number): {"errors": errors}})
 
     def _rows(self, number: int) -> Rows:
-        return read_rows(self.unfinished.folder, number)
+        return read_rows(self.unfinished.folder, number, len(self.tagger.labels))
 
-    def manifest(self, fit: FitRecord, tagger_info: dict[str, Any], data_info: dict[str, Any]) -> Manifest:
+    def manifest(self, fit: FitRecord, tagger_info: TaggerRecord, data_info: DataRecord) -> Manifest:
         files = self.unfinished.files
         shards = tuple(
             ShardRecord(
@@ -196,7 +200,7 @@ class _Build:
             unit=self.tagger.unit,
             head=self.tagger.head.options,
             fit=fit,
-            options=self.options.to_json(),
+            options=self.options,
             tagger=tagger_info,
             data=data_info,
             head_file=files[HEAD],

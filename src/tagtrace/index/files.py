@@ -10,7 +10,7 @@ from tagtrace import _tensor_files
 from tagtrace._checks import TagtraceError
 from tagtrace._tensor_files import FileRecord, TensorFileError
 
-_REMEDY = "restore a copy or build the index again"
+REMEDY = "restore a copy or build the index again"
 
 
 class IndexFolderError(TagtraceError):
@@ -21,7 +21,7 @@ def check_file(record: FileRecord, folder: Path, *, contents: bool = False) -> N
     """Raise unless the folder has this file, compared by size or, with ``contents``, by checksum."""
     problem = record.problem(folder, contents=contents)
     if problem is not None:
-        raise IndexFolderError(f"{problem}; {_REMEDY}")
+        raise IndexFolderError(f"{problem}; {REMEDY}")
 
 
 def map_tensors(path: Path) -> dict[str, Tensor]:
@@ -29,4 +29,4 @@ def map_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return _tensor_files.map_tensors(path)
     except TensorFileError as error:
-        raise IndexFolderError(f"{error}; {_REMEDY}") from error
+        raise IndexFolderError(f"{error}; {REMEDY}") from error

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from tagtrace._places import RecordedPlace
 from tagtrace.data.corpus import Corpus
+from tagtrace.index.manifest import DataRecord, TaggerRecord
 from tagtrace.tagger.encoders import Encoder, Transformer, Vectors
+from tagtrace.tagger.encoders.transformer import Pooling
 from tagtrace.tagger.tagger import Tagger
 
 
@@ -44,34 +45,43 @@ def content_fingerprint(corpus: Corpus) -> str:
     return digest.hexdigest()
 
 
-def describe_tagger(tagger: Tagger, path: str | Path | None, index: Path) -> dict[str, Any]:
+def describe_tagger(tagger: Tagger, path: str | Path | None, index: Path) -> TaggerRecord:
     """The tagger as recorded in the manifest: its path, also relative to the index, and its fingerprint."""
-    return {
-        "path": None if path is None else str(path),
-        "from_index": None if path is None else os.path.relpath(path, index),
-        "fingerprint": tagger_fingerprint(tagger),
-        "encoder": tagger.encoder.kind,
-    }
+    place = None if path is None else RecordedPlace.of(path, index)
+    return TaggerRecord(
+        path=None if place is None else place.path,
+        from_index=None if place is None else place.relative,
+        fingerprint=tagger_fingerprint(tagger),
+        encoder=tagger.encoder.kind,
+        pooling=_pooling(tagger.encoder),
+    )
 
 
-def describe_corpus(corpus: Corpus) -> dict[str, Any]:
+def describe_corpus(corpus: Corpus, index: Path) -> DataRecord:
     """The data as recorded in the manifest."""
-    return {
-        "path": str(corpus.path),
-        "fingerprint": corpus.fingerprint,
-        "content": content_fingerprint(corpus),
-        "options": asdict(corpus.options),
-        "num_sentences": len(corpus.sentences),
-    }
+    place = RecordedPlace.of(corpus.path, index)
+    return DataRecord(
+        path=place.path,
+        from_index=place.relative,
+        fingerprint=corpus.fingerprint,
+        content=content_fingerprint(corpus),
+        options=corpus.options,
+        num_sentences=len(corpus.sentences),
+    )
 
 
 def _encoder_options(encoder: Encoder) -> dict[str, Any]:
     """Options that change an encoder's features, apart from its tensors."""
     if isinstance(encoder, Transformer):
-        return {"max_pieces": encoder.max_pieces, "overlap": encoder.overlap}
+        return encoder.reading()
     if isinstance(encoder, Vectors):
         return {"words": encoder.words, "pos": encoder.pos}
     return {}
+
+
+def _pooling(encoder: Encoder) -> Pooling | None:
+    """How a token classifier of another library was asked to read words; other encoders know that themselves."""
+    return encoder.pooling if isinstance(encoder, Transformer) and encoder.is_classifier else None
 
 
 def _loose_tensors(encoder: Encoder) -> dict[str, Tensor]:

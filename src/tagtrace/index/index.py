@@ -12,7 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError, OptionError, TaggerError
+from tagtrace._checks import DataError, TaggerError
+from tagtrace._places import find_place
+from tagtrace._tensor_files import not_finite
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.sentence import Sentence
@@ -21,11 +23,11 @@ from tagtrace.index.files import IndexFolderError, check_file, map_tensors
 from tagtrace.index.fingerprints import content_fingerprint, tagger_fingerprint
 from tagtrace.index.manifest import HEAD, MARKER, Manifest, read_manifest
 from tagtrace.index.options import megabytes
-from tagtrace.index.shards import Shard, read_errors, read_rows, text_name
+from tagtrace.index.shards import Shard, read_errors, read_rows, read_text
 from tagtrace.index.text import number_words, read_documents, read_ids, read_sentence
-from tagtrace.tagger.folder import MARKER as TAGGER_MARKER
-from tagtrace.tagger.folder import load_tagger
-from tagtrace.tagger.head import Head, HeadOptions
+from tagtrace.tagger.folder import is_tagger, load_tagger
+from tagtrace.tagger.foreign.huggingface import is_checkpoint
+from tagtrace.tagger.head import Head, HeadOptions, head_of
 from tagtrace.tagger.rows import RowParts, Rows, token_places
 from tagtrace.tagger.tagger import Tagger
 
@@ -79,7 +81,7 @@ class Index:
         shards: list[Shard] = []
         first_token = first_sentence = 0
         for number, record in enumerate(self.manifest.shards):
-            rows = read_rows(self.folder, number)
+            rows = read_rows(self.folder, number, len(self.labels))
             if (
                 rows.features.shape != (record.num_tokens, self.manifest.dim)
                 or len(rows.lengths) != record.num_sentences
@@ -177,6 +179,13 @@ class Index:
         number = int(torch.searchsorted(self.starts, row, right=True)) - 1
         return number, row - int(self.starts[number])
 
+    def added_folder(self, name: str) -> Path:
+        """A folder of the index that is written later; raises IndexFolderError if it is a link."""
+        folder = self.folder / name
+        if folder.is_symlink():
+            raise IndexFolderError(f"{folder}: a link, where the index should have its own folder; remove the link")
+        return folder
+
     def verify(self) -> None:
         """Read every file and raise IndexFolderError if one is not what was written."""
         check_contents(self.folder, tuple(self.manifest.files()), again=True)
@@ -194,7 +203,8 @@ class Index:
         """Like ``tagger``, with the head as it was trained."""
         if folder is None and self._built_with is not None and self._is_own(self._built_with):
             return deepcopy(self._built_with).eval()
-        tagger = load_tagger(folder or self._tagger_folder or self._tagger_path())
+        place = folder or self._tagger_folder or self._tagger_path()
+        tagger = load_tagger(place, pooling=self.manifest.tagger.pooling if is_checkpoint(Path(place)) else None)
         self.check_tagger(tagger)
         return tagger
 
@@ -204,32 +214,30 @@ class Index:
         return self
 
     def _is_own(self, tagger: Tagger) -> bool:
-        return tagger_fingerprint(tagger) == self.manifest.tagger["fingerprint"]
+        return tagger_fingerprint(tagger) == self.manifest.tagger.fingerprint
+
+    def data_path(self) -> Path:
+        """Where the training data is: relative to the index as it was or, if nothing is there, where it was."""
+        saved = self.manifest.data
+        return find_place(self.folder, "data", saved.path, saved.from_index)
 
     def _tagger_path(self) -> Path:
-        """The path of the tagger relative to the index or, if nothing is there, when the index was built."""
         saved = self.manifest.tagger
-        if not saved["path"]:
-            raise OptionError(f"{self.folder}: has no record of where its tagger is; give the tagger's folder")
-        places = [self.folder / saved["from_index"]] if saved.get("from_index") else []
-        for place in (*places, Path(saved["path"])):
-            if place.exists():
-                return place
-        raise OptionError(f"{self.folder}: its tagger is no longer at {saved['path']}; give the tagger's folder")
+        return find_place(self.folder, "tagger", saved.path, saved.from_index)
 
     def check_tagger(self, tagger: Tagger) -> None:
         """Raise IndexFolderError unless the index was built with this tagger."""
         if tagger.labels != self.labels:
             raise self._refusal("the tagger's labels differ from the index's")
         if not self._is_own(tagger):
-            raise self._refusal(f"built with another tagger (from {self.manifest.tagger['path'] or 'memory'})")
+            raise self._refusal(f"built with another tagger (from {self.manifest.tagger.path or 'memory'})")
 
     def check_corpus(self, corpus: Corpus) -> None:
         """Raise IndexFolderError unless the index was built from this data."""
         data = self.manifest.data
-        if corpus.fingerprint != data["fingerprint"]:
-            raise self._refusal(f"built from other data ({data['path']}), not from {corpus.path}")
-        if content_fingerprint(corpus) != data["content"]:
+        if corpus.fingerprint != data.fingerprint:
+            raise self._refusal(f"built from other data ({data.path}), not from {corpus.path}")
+        if content_fingerprint(corpus) != data.content:
             raise self._refusal(f"the sentences or labels of {corpus.path} differ from the index's")
 
     def _refusal(self, reason: str) -> IndexFolderError:
@@ -255,7 +263,7 @@ class Index:
     def _columns(self, number: int) -> dict[str, Tensor]:
         """The text of a shard."""
         if number not in self._text:
-            self._text[number] = map_tensors(self.folder / text_name(number))
+            self._text[number] = read_text(self.folder, number, self.shards[number])
         return self._text[number]
 
 
@@ -281,17 +289,20 @@ def open_index_or_tagger(folder: str | Path) -> Index | Tagger:
     """The index or the tagger in a folder; the contents of an index are checked."""
     if (Path(folder) / MARKER).is_file():
         return open_index(folder, verify=True)
-    if (Path(folder) / TAGGER_MARKER).is_file():
+    if is_tagger(folder):
         return load_tagger(folder)
     raise TaggerError(f"{folder}: neither an index nor a tagger; give a folder that one of them was saved to")
 
 
 def read_head(folder: Path, dim: int, labels: LabelSet, options: HeadOptions) -> Head:
     """The head stored in a folder, in float64."""
-    with torch.random.fork_rng(devices=[]):  # a new head draws random numbers, which are not used
-        head = Head(dim, labels, options).double()
+    weights = map_tensors(folder / HEAD)
     try:
-        head.load_state_dict(map_tensors(folder / HEAD))
-    except RuntimeError as error:
-        raise IndexFolderError(f"{folder}: the head does not fit the manifest; build the index again") from error
+        head = head_of(weights, dim, labels, options).double()
+    except TaggerError as error:
+        raise IndexFolderError(
+            f"{folder}: the head does not fit the manifest ({error}); build the index again"
+        ) from error
+    if not_finite(dict(head.named_parameters())):
+        raise IndexFolderError(f"{folder / HEAD}: the weights are not finite numbers; build the index again")
     return head

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from tagtrace._checks import TagtraceError
+from tagtrace._checks import DataError
+from tagtrace._documents import check_recorded_path, real_path
+from tagtrace._folders import Product, restore_folder
+from tagtrace._seals import SealedDocument, read_sealed, sealed
 from tagtrace._tensor_files import FileRecord
 from tagtrace.data.labels import LabelSet
-from tagtrace.index.files import IndexFolderError
-from tagtrace.tagger.folder import MARKER as TAGGER_MARKER
+from tagtrace.data.options import ReadOptions
+from tagtrace.index.files import REMEDY, IndexFolderError
+from tagtrace.index.options import IndexOptions
+from tagtrace.tagger.encoders.transformer import Pooling
+from tagtrace.tagger.folder import is_tagger
 from tagtrace.tagger.head import HeadOptions
+from tagtrace.tagger.tagger import Unit
 
 FORMAT = 2
 MARKER = "manifest.json"
 """The file that identifies a folder as an index."""
 HEAD = "head.safetensors"
+_SHARDS = tuple(f"{kind}-*.safetensors" for kind in ("shard", "errors", "text"))
+_ADDED = tuple(
+    f"{folder}/*.{kind}" for folder in ("curvature", "curvature-damped", "whole") for kind in ("json", "safetensors")
+)
+PRODUCT = Product(MARKER, (MARKER, HEAD, "verified.json", "progress.json", *_SHARDS, *_ADDED))
 
 
 @dataclass(frozen=True)
@@ -41,35 +52,72 @@ class ShardRecord:
     num_tokens: int
     files: tuple[FileRecord, ...]
 
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> ShardRecord:
-        files = tuple(FileRecord(**file) for file in saved["files"])
-        return cls(int(saved["num_sentences"]), int(saved["num_tokens"]), files)
+
+@dataclass(frozen=True)
+class TaggerRecord:
+    """The tagger that an index was built with."""
+
+    path: str | None
+    """Where it was; None if it was in memory."""
+    from_index: str | None
+    """The same, relative to the index."""
+    fingerprint: str
+    encoder: str
+    """The kind of encoder."""
+    pooling: Pooling | None = None
+    """Which pieces of a word the features come from, for a tagger of another library; see ``load_tagger``."""
+
+    def __post_init__(self) -> None:
+        check_recorded_path("tagger.path", self.path)
+        check_recorded_path("tagger.from_index", self.from_index)
 
 
 @dataclass(frozen=True)
-class Manifest:
+class DataRecord:
+    """The data that an index was built from."""
+
+    path: str
+    fingerprint: str
+    """Of the file."""
+    content: str
+    """A fingerprint of the sentences."""
+    options: ReadOptions
+    num_sentences: int
+    from_index: str | None = None
+    """The path relative to the index; earlier versions did not record it."""
+
+    def __post_init__(self) -> None:
+        check_recorded_path("data.path", self.path)
+        check_recorded_path("data.from_index", self.from_index)
+
+
+@dataclass(frozen=True)
+class Manifest(SealedDocument):
     """Everything about an index except its tensors."""
 
     tagtrace: str
     """The version of tagtrace that wrote the index."""
-    dtype: str
+    dtype: Literal["float16", "bfloat16", "float32"]
     """The dtype of the stored features."""
     num_tokens: int
     num_sentences: int
     dim: int
     labels: LabelSet
-    unit: str
+    unit: Unit
     head: HeadOptions
     fit: FitRecord
-    options: dict[str, Any]
-    """The ``IndexOptions`` that the index was built with."""
-    tagger: dict[str, Any]
-    """path, from_index (the path relative to the index), fingerprint, encoder."""
-    data: dict[str, Any]
-    """path, fingerprint of the file, content (a fingerprint of the sentences), reading options."""
+    options: IndexOptions
+    tagger: TaggerRecord
+    data: DataRecord
     head_file: FileRecord
     shards: tuple[ShardRecord, ...]
+    format: Literal[2] = FORMAT
+
+    def __post_init__(self) -> None:
+        for name in ("num_tokens", "num_sentences"):
+            found, expected = getattr(self, name), sum(getattr(shard, name) for shard in self.shards)
+            if found != expected or any(getattr(shard, name) < 0 for shard in self.shards):
+                raise DataError(f"{name} is {found}, but the shards have {expected}")
 
     @property
     def l2(self) -> float:
@@ -83,47 +131,23 @@ class Manifest:
             yield from shard.files
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, **asdict(self), "labels": self.labels.to_json()}
-
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> Manifest:
-        values = {name: value for name, value in saved.items() if name != "format"}
-        values["labels"] = LabelSet.from_json(saved["labels"])
-        values["head"] = HeadOptions(**saved["head"])
-        values["fit"] = FitRecord(**saved["fit"])
-        values["head_file"] = FileRecord(**saved["head_file"])
-        values["shards"] = tuple(ShardRecord.from_json(shard) for shard in saved["shards"])
-        return cls(**values)
+        return sealed({"format": self.format, **asdict(self)})
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of an index; raises IndexFolderError if there is none or it cannot be read."""
-    path = folder / MARKER
-    if not path.is_file():
+    restore_folder(folder)
+    if not (folder / MARKER).exists():
         raise _no_index(folder)
-    try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise IndexFolderError(f"{path}: not valid JSON; restore a copy or build the index again") from error
-    found = saved.get("format") if isinstance(saved, dict) else None
-    if found != FORMAT:
-        raise IndexFolderError(
-            f"{path}: format {found!r}, but this tagtrace reads format {FORMAT}; build the index again or use a "
-            "matching version"
-        )
-    try:
-        return Manifest.from_json(saved)
-    except (KeyError, TypeError, ValueError, AttributeError, TagtraceError) as error:
-        reason = " ".join(str(error).split())
-        raise IndexFolderError(f"{path}: damaged ({reason}); restore a copy or build the index again") from error
+    return read_sealed(folder / MARKER, Manifest, remedy=REMEDY, error=IndexFolderError)
 
 
 def _no_index(folder: Path) -> IndexFolderError:
-    half = folder.resolve().with_name(f"{folder.resolve().name}.building")
+    half = real_path(folder).with_name(f"{real_path(folder).name}.building")
     if half.is_dir() and not folder.exists():
         return IndexFolderError(f"{folder}: only half built; build it again with the same arguments to finish it")
     if not folder.exists():
         return IndexFolderError(f"{folder}: does not exist; give a folder that an index was built in")
-    if (folder / TAGGER_MARKER).is_file():
+    if is_tagger(folder):
         return IndexFolderError(f"{folder}: a tagger, not an index; build an index of it and its training data first")
     return IndexFolderError(f"{folder}: not an index (no {MARKER}); give a folder that an index was built in")

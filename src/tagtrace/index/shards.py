@@ -15,7 +15,11 @@ import torch
 from torch import Tensor
 
 from tagtrace.index.files import IndexFolderError, map_tensors
+from tagtrace.index.options import DTYPES
+from tagtrace.index.text import are_columns
 from tagtrace.tagger.rows import Rows
+
+_WHOLE = {torch.int16, torch.int32, torch.int64}
 
 
 @dataclass(frozen=True)
@@ -97,25 +101,48 @@ def shard_tensors(rows: Rows, dtype: torch.dtype, num_labels: int) -> dict[str, 
     }
 
 
-def read_rows(folder: Path, number: int) -> Rows:
-    """The first file of a shard; its features are memory-mapped."""
+def read_rows(folder: Path, number: int, num_labels: int) -> Rows:
+    """The first file of a shard; its features are memory-mapped, all else is checked."""
     tensors = map_tensors(folder / shard_name(number))
     try:
         features, labels, lengths = (tensors[name] for name in ("features", "labels", "lengths"))
     except KeyError as error:
         raise _damaged(folder / shard_name(number)) from error
-    if features.shape[:1] != labels.shape or int(lengths.sum()) != len(labels):
+    are_numbers = features.dtype in DTYPES.values() and {labels.dtype, lengths.dtype} <= _WHOLE
+    rows = Rows(features, labels.long(), lengths.long())
+    if not are_numbers or features.ndim != 2 or not _are_sentences(rows, num_labels):
         raise _damaged(folder / shard_name(number))
-    return Rows(features, labels.long(), lengths.long())
+    return rows
+
+
+def _are_sentences(rows: Rows, num_labels: int) -> bool:
+    """Whether labels (n,) and lengths (b,) are those of sentences of ``n`` tokens, whoever wrote them."""
+    labels, lengths = rows.labels, rows.lengths
+    return (
+        labels.shape == rows.features.shape[:1]
+        and lengths.ndim == 1
+        and bool(((labels >= 0) & (labels < num_labels)).all())
+        and bool(((lengths >= 1) & (lengths <= len(labels))).all())
+        and int(lengths.sum()) == len(labels)
+    )
 
 
 def read_errors(folder: Path, number: int, shape: tuple[int, int]) -> Tensor:
     """The errors (n, C) of a shard, memory-mapped."""
     path = folder / errors_name(number)
     errors = map_tensors(path).get("errors")
-    if errors is None or errors.shape != shape:
+    if errors is None or errors.shape != shape or errors.dtype != torch.float32:
         raise _damaged(path)
     return errors
+
+
+def read_text(folder: Path, number: int, shard: Shard) -> dict[str, Tensor]:
+    """The text of a shard, memory-mapped."""
+    path = folder / text_name(number)
+    columns = map_tensors(path)
+    if not are_columns(columns, len(shard.labels), len(shard.lengths)):
+        raise _damaged(path)
+    return columns
 
 
 def _damaged(path: Path) -> IndexFolderError:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tagtrace.data.sentence import Sentence
 
+_WHOLE = (torch.int32, torch.int64)
 _ENCODING = ("utf-8", "surrogatepass")  # JSON may contain half a surrogate pair
 
 
@@ -44,7 +45,22 @@ class Strings:
         return tuple([data[a:b].decode(*_ENCODING) for a, b in pairwise(ends)])
 
     def all(self) -> tuple[str, ...]:
-        return self.range(0, len(self.places) - 1)
+        return self.range(0, len(self))
+
+    def __len__(self) -> int:
+        return len(self.places) - 1
+
+    def is_whole(self) -> bool:
+        """Whether every string lies in the bytes, and all of these can be decoded."""
+        places = self.places
+        if self.data.dtype != torch.uint8 or self.data.ndim != 1 or places.ndim != 1 or places.dtype not in _WHOLE:
+            return False
+        if len(places) == 0 or int(places[0]) != 0 or int(places[-1]) != len(self.data):
+            return False
+        if not bool((places[1:] >= places[:-1]).all()):
+            return False
+        starts = self.data[places[places < len(self.data)].long()]
+        return bool(((starts & 0xC0) != 0x80).all()) and _is_text(self.data)  # no character is cut in two
 
     def __getitem__(self, number: int) -> str:
         return self.range(number, number + 1)[0]
@@ -69,6 +85,27 @@ def text_tensors(sentences: Sequence[Sentence]) -> dict[str, Tensor]:
         "lines": torch.tensor(lines, dtype=torch.int32),
         "first": torch.tensor([sentence.offset for sentence in sentences], dtype=torch.int64),
     }
+
+
+def are_columns(columns: Mapping[str, Tensor], num_tokens: int, num_sentences: int) -> bool:
+    """Whether these are the columns of so many tokens and sentences, whoever wrote them."""
+    sizes = {"document": num_sentences, "path": num_sentences, "lines": num_tokens, "first": num_sentences}
+    names = ("tokens", "ids", "documents", "paths")
+    if not {*sizes, *names, *(f"{name}.places" for name in names)} <= columns.keys():
+        return False
+    strings = {name: _strings(columns, name) for name in names}
+    return (
+        all(columns[name].shape == (size,) and columns[name].dtype in _WHOLE for name, size in sizes.items())
+        and all(column.is_whole() for column in strings.values())
+        and len(strings["tokens"]) == num_tokens
+        and len(strings["ids"]) == num_sentences
+        and _are_numbers(columns["document"], len(strings["documents"]))
+        and _are_numbers(columns["path"], len(strings["paths"]))
+    )
+
+
+def _are_numbers(numbers: Tensor, count: int) -> bool:
+    return bool(((numbers >= 0) & (numbers < count)).all())
 
 
 def read_sentence(columns: Mapping[str, Tensor], sentence_number: int, start: int, labels: Sequence[str]) -> Sentence:
@@ -105,6 +142,14 @@ def number_words(shards: Sequence[Mapping[str, Tensor]]) -> tuple[np.ndarray, li
         for columns in shards
     ]
     return np.concatenate(found), list(numbers)
+
+
+def _is_text(data: Tensor) -> bool:
+    try:
+        data.numpy().tobytes().decode(*_ENCODING)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _strings(columns: Mapping[str, Tensor], name: str) -> Strings:

@@ -196,13 +196,13 @@ class Explanation(Described):
                 f"{one.score:+.4g}",
                 *((self._effect_cell(one),) if has_effect else ()),
                 one.labels,
-                f"{one.place}\n{one.text}",
+                (one.place, one.text),
             )
             for one in side
         )
         return Table(title, columns, rows, ("score",))
 
-    def _effect_cell(self, one: TrainingSegment) -> str:
+    def _effect_cell(self, one: TrainingSegment) -> tuple[str, ...]:
         """The change of loss on each rung that was computed, then probabilities."""
         named = (("refined", one.refined), ("verified", one.verified))
         lines = [f"{effect.change:+.4f} {name}" for name, effect in named if effect is not None]
@@ -210,7 +210,7 @@ class Explanation(Described):
             lines += retrained_lines(one.retrained)
         if one.effect is not None:
             lines += probability_lines(one.effect, self.explained, self.index.labels)
-        return "\n".join(lines)
+        return tuple(lines)
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -186,7 +187,7 @@ def make_queries(
         for one, predicted in zip(labelled, tagger.predict(labelled), strict=True)
         for start, stop in differences(one.labels, predicted, tagger.labels.scheme)
     )
-    return list(islice(found, most))
+    return list(islice(found, None if most is None else min(most, sys.maxsize)))
 
 
 def _with_id(sentences: Sequence[Sentence], id_: str, corpus: Corpus) -> Sentence:

@@ -18,7 +18,7 @@ from torch import Tensor
 from tagtrace import _tensor_files
 from tagtrace._checks import OptionError
 from tagtrace.data import LabelSet
-from tagtrace.index import Index, open_index
+from tagtrace.index import Index, IndexFolderError, open_index
 from tagtrace.influence import Explainer, Query
 from tagtrace.influence.curvature import choice, inverse_file
 from tagtrace.influence.curvature.solvers import Cholesky
@@ -215,6 +215,17 @@ def test_an_index_that_cannot_be_written_to_still_answers(
     assert found.supporters
     assert "could not be stored" in caplog.text
     assert sorted(path.name for path in index.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.1])
+def test_a_link_in_its_place_leads_nowhere(index: Index, tmp_path: Path, damping: float) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / inverse_file.MARKER).write_text("precious")
+    (index.folder / ("curvature-damped" if damping else "curvature")).symlink_to(victim)
+    with pytest.raises(IndexFolderError, match=r"curvature.*: a link, where the index should have .*; remove the link"):
+        exact_solver(index, damping)
+    assert [(path.name, path.read_text()) for path in victim.iterdir()] == [(inverse_file.MARKER, "precious")]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

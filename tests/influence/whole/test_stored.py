@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 
 from tagtrace import Explainer, RetrainOptions, TrainOptions, build_encoder, build_whole, make_query, open_index, train
-from tagtrace._checks import OptionError
+from tagtrace._checks import DataError, OptionError
+from tagtrace._tensor_files import write_tensors
 from tagtrace.data import Corpus, read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.index import Index, IndexFolderError, build_index
@@ -100,7 +103,8 @@ def test_an_index_without_them_says_so(corpus: Corpus, folder: Path, tmp_path: P
         build_whole(index, 0)
     (index.folder / stored.FOLDER).mkdir()
     (index.folder / stored.FOLDER / stored.MARKER).write_text("[")
-    assert not has_whole(index)
+    with pytest.raises(DataError, match="delete the folder whole"):
+        has_whole(index)
 
 
 def test_damaged_or_foreign_files_are_refused(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
@@ -118,6 +122,13 @@ def test_damaged_or_foreign_files_are_refused(folder: Path, corpus: Corpus, tmp_
     content[-1] ^= 1
     path.write_bytes(content)
     with pytest.raises(OptionError, match=r"seed-0\.safetensors: damaged"):
+        open_whole(index)
+    path.write_bytes(content[:-7])
+    with pytest.raises(OptionError, match=r"seed-0\.safetensors: damaged"):
+        open_whole(index)
+    saved["files"][0] = asdict(write_tensors(path.parent, path.name, {"kernel": torch.zeros(2)}))
+    marker.write_text(json.dumps(saved))
+    with pytest.raises(OptionError, match=r"seed-0\.safetensors: does not fit the tagger"):
         open_whole(index)
 
 
@@ -229,3 +240,15 @@ def test_encoders_that_it_cannot_go_through_are_refused_before_training(
     assert not (again.folder / stored.FOLDER).exists()
     with pytest.raises(IndexFolderError, match="built with"):
         build_whole(again, 1, tagger=new_tagger(tagger.encoder, tagger.labels))
+
+
+def test_a_link_in_its_place_leads_nowhere(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "index", tmp_path / "index")
+    (tmp_path / "index" / "whole").rename(tmp_path / "victim")
+    (tmp_path / "index" / "whole").symlink_to(tmp_path / "victim")
+    index = open_index(tmp_path / "index", tagger=folder / "tagger")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "victim").iterdir()}
+    for use in (lambda: build_whole(index, 3), lambda: has_whole(index), lambda: open_whole(index)):
+        with pytest.raises(IndexFolderError, match=r"whole: a link, where the index should have .*; remove the link"):
+            use()
+    assert {path.name: path.read_bytes() for path in (tmp_path / "victim").iterdir()} == before

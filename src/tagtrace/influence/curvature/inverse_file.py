@@ -58,12 +58,15 @@ def save_inverse(index: Index, damping: float, solver: Cholesky) -> None:
     except (OSError, SafetensorError, TagtraceError) as error:
         reason = " ".join(str(error).split())
         _log.warning("the curvature could not be stored for next time (%s)", reason)
-        with suppress(OSError):
+        with suppress(OSError, TagtraceError):
+            if run.files:
+                return
+            run.remove()
             run.folder.rmdir()  # if it is empty
 
 
 def _run_folder(index: Index, damping: float) -> RunFolder:
-    folder = index.folder / ("curvature-damped" if damping else "curvature")
+    folder = index.added_folder("curvature-damped" if damping else "curvature")
     return RunFolder(folder, MARKER, _owner(index, damping), "the curvature")
 
 

@@ -6,17 +6,17 @@ paper's equations 2 and 5); if they are replaced, it contributes the joint loss 
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
 import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError, TagtraceError, at
+from tagtrace._documents import Document, read_documents
 from tagtrace._table import Table
 from tagtrace.data.sentence import Sentence
 from tagtrace.index import Index
@@ -72,34 +72,30 @@ def check_segment(sentence: str | SupportsIndex, start: int, stop: int, length: 
         raise OptionError(f"{start}:{stop} is not a segment of sentence {sentence}, which has tokens 0 to {length - 1}")
 
 
+@dataclass(frozen=True)
+class EditLine(Document):
+    """An edit in a file; what ``edit_to_json`` says besides is ignored."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {**Document.__pydantic_config__, "extra": "ignore"}
+
+    id: str | int
+    start: int
+    stop: int
+    labels: tuple[str, ...] | None = None
+
+
+EXAMPLE = '{"id": ..., "start": 2, "stop": 4, "labels": [...] or null}'
+
+
 def read_edits(index: Index, path: str | Path) -> list[Edit]:
     """The edits in a file of JSON lines: ``{"id": ..., "start": 2, "stop": 4, "labels": [...] or null}``."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{at(path)}: cannot be read ({error}); give a file of JSON lines") from None
     found: list[Edit] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in read_documents(path, EditLine, remedy=f"give JSON lines such as {EXAMPLE}"):
         try:
-            edit = json.loads(line)
-            start, stop, labels = edit["start"], edit["stop"], edit.get("labels")
-            if type(start) is not int or type(stop) is not int or not _is_none_or_names(labels):
-                raise ValueError
-            sentence = str(edit["id"])
-        except (ValueError, TypeError, KeyError, AttributeError):
-            expected = '{"id": ..., "start": 2, "stop": 4, "labels": [...] or null}'
-            raise DataError(f"{at(path, number)}: expected {expected}") from None
-        try:
-            found.append(make_edit(index, sentence, start, stop, labels))
+            found.append(make_edit(index, str(line.id), line.start, line.stop, line.labels))
         except TagtraceError as error:
             raise DataError(f"{at(path, number)}: {error}") from None
     return found
-
-
-def _is_none_or_names(labels: object) -> bool:
-    return labels is None or (isinstance(labels, list) and all(isinstance(label, str) for label in labels))
 
 
 def edit_table(index: Index, edits: Sequence[Edit], title: str) -> Table:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import OptionError, check_num_seeds
 from tagtrace.data.labels import HIDDEN, LabelSet
 from tagtrace.data.sentence import Sentence
 from tagtrace.index import Index
@@ -51,7 +51,8 @@ class RetrainOptions:
     """Makes the untrained encoder; None: as the tagger's was."""
 
     def __post_init__(self) -> None:
-        check_at_least(1, num_seeds=self.num_seeds, num_processes=self.num_processes)
+        check_num_seeds(self.num_seeds)
+        check_at_least(1, num_processes=self.num_processes)
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def _owner(index: Index, recipe: Recipe, asked: _Asked, device: str | torch.devi
     """Everything that the runs depend on, apart from edits and seeds."""
     return {
         **recipe.to_json(),
-        "data": index.manifest.data["content"],
+        "data": index.manifest.data.content,
         "device": pick_device(device).type,
         "query": [list(asked.sentence.tokens), list(asked.labels), asked.start, asked.stop],
     }

@@ -40,7 +40,7 @@ def split_direction(
     else:
         bias = tl.load(direction + (labels + 1) * (D + 1) + D, mask=known, other=0.0) - tl.load(direction + D)
         edges, start, end = C * (D + 1), C * (D + 1) + C * C, C * (D + 1) + C * C + C
-        for row in tl.static_range(C + 1):
+        for row in tl.static_range(C + 1):  # pyright: ignore[reportGeneralTypeIssues]  (only triton's types say so)
             into, out_of = bias, tl.zeros_like(bias)
             if HAS_EDGES and row < C:
                 into += tl.load(direction + edges + row * C + labels + 1, mask=known, other=0.0)

@@ -9,19 +9,19 @@ It may be deleted at any time. An interrupted build resumes; more seeds can be a
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Callable
 from copy import deepcopy
 
 import torch
 from torch import Tensor
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import OptionError, check_num_seeds
+from tagtrace._documents import read_document
 from tagtrace._progress import Progress
-from tagtrace._run_folder import RunFolder
+from tagtrace._run_folder import RunDocument, RunFolder
 from tagtrace.data.sentence import Sentence
 from tagtrace.index import Index
-from tagtrace.influence.options import check_at_least
 from tagtrace.influence.whole.gradient_kernel import MOST, SKETCH, GradientKernel
 from tagtrace.influence.whole.gradients import batch_gradients
 from tagtrace.influence.whole.weights import weights_of
@@ -32,6 +32,7 @@ from tagtrace.tagger.training import Step
 
 FORMAT = 2
 FOLDER, MARKER = "whole", "whole.json"
+_REMEDY = f"delete the folder {FOLDER} of the index and build it again"
 
 
 def build_whole(
@@ -48,7 +49,7 @@ def build_whole(
     ``num_seeds`` taggers are trained for a quarter of their epochs by the recipe of ``tagger`` (default: the index's).
     ``training`` is called with a seed and a step, ``progress`` with the number of sentences read for a kernel.
     """
-    check_at_least(1, num_seeds=num_seeds)
+    check_num_seeds(num_seeds)
     tagger = tagger or index.trained_tagger()
     index.check_tagger(tagger)
     recipe = Recipe.of(tagger)
@@ -73,12 +74,15 @@ def _training_data(index: Index, tagger: Tagger) -> tuple[list[Sentence], list[E
 
 
 def has_whole(index: Index, num_seeds: int = 1) -> bool:
-    """Whether ``build_whole`` of this version has stored so many taggers for the index."""
-    try:
-        saved = json.loads((index.folder / FOLDER / MARKER).read_text(encoding="utf-8"))
-        return saved["owner"]["format"] == FORMAT and len(saved["files"]) >= num_seeds
-    except (OSError, ValueError, KeyError, TypeError):
+    """Whether ``build_whole`` of this version has stored so many taggers for the index.
+
+    Raises if its record is damaged: another score in its place would be another answer.
+    """
+    path = index.added_folder(FOLDER) / MARKER
+    if not os.path.lexists(path):
         return False
+    saved = read_document(path, RunDocument, remedy=_REMEDY)
+    return saved.owner.get("format") == FORMAT and len(saved.files) >= num_seeds
 
 
 def open_whole(index: Index, device: str | torch.device = "cpu") -> WholeInfluence:
@@ -90,13 +94,19 @@ def open_whole(index: Index, device: str | torch.device = "cpu") -> WholeInfluen
     tagger = index.trained_tagger()
     run = _run_folder(index, Recipe.of(tagger))
     run.resume()
+    if run.lost:
+        raise OptionError(f"{run.folder / run.lost[0]}: damaged or missing; {_REMEDY}")
     _, examples = _training_data(index, tagger)
     members = list[EarlyTagger]()
     while run.has(name := _name(len(members))):
         tensors = run.read(name)
         if tensors is None:
             raise OptionError(f"{run.folder / name}: damaged; delete it and build it again")
-        members.append(_restored(tagger, examples, tensors, device))
+        try:
+            members.append(_restored(tagger, examples, tensors, device))
+        except (RuntimeError, KeyError, ValueError, IndexError) as error:
+            reason = " ".join(str(error).split())
+            raise OptionError(f"{run.folder / name}: does not fit the tagger ({reason}); {_REMEDY}") from None
     return WholeInfluence(tuple(members))
 
 
@@ -118,13 +128,12 @@ def _run_folder(index: Index, recipe: Recipe) -> RunFolder:
         "format": FORMAT,
         **recipe.to_json(),
         "seed": recipe.options.seed,
-        "data": index.manifest.data["content"],
-        "tagger": index.manifest.tagger["fingerprint"],
+        "data": index.manifest.data.content,
+        "tagger": index.manifest.tagger.fingerprint,
         "early": EARLY,
         "sketch": [SKETCH, MOST],
     }
-    what, remedy = "scores through the whole tagger", f"delete the folder {FOLDER} of the index and build it again"
-    return RunFolder(index.folder / FOLDER, MARKER, owner, what, remedy=remedy)
+    return RunFolder(index.added_folder(FOLDER), MARKER, owner, "scores through the whole tagger", remedy=_REMEDY)
 
 
 def _tensors(made: EarlyTagger) -> dict[str, Tensor]:
