@@ -242,7 +242,7 @@ def test_effects_that_fail_are_noted_and_the_others_computed(made: Made, monkeyp
 
 
 def test_an_index_whose_head_is_not_refit_has_no_effects(made: Made, tmp_path: Path) -> None:
-    train = read_corpus(Path(made.index.manifest.data["path"]))
+    train = read_corpus(Path(made.index.manifest.data.path))
     index = build_index(made.tagger, train, tmp_path / "index", IndexOptions(refit=False))
     found = assess(index, made.opinions, read_trusted(index, made.tagger, made.dev.sentences))
     assert len(found.notes) == 3

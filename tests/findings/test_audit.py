@@ -207,7 +207,7 @@ def test_the_training_data_is_read_again_from_where_it_was(made: Made, tmp_path:
     build_index(made.tagger, read_corpus(data), tmp_path / "index", options, tagger_path=made.folder / "tagger")
     index = open_index(tmp_path / "index")
     moved = data.rename(tmp_path / "train.conll")
-    with pytest.raises(DataError, match=r"data/train\.conll"):
+    with pytest.raises(OptionError, match=r"index: its data is no longer at .*data/train\.conll; give the file of the"):
         run_audit(index, made.dev, ENCODER, device="cpu")
     found = run_audit(index, made.dev, ENCODER, device="cpu", corpus=moved)
     assert [one.given for one in found.findings] == [one.given for one in made.audit(ENCODER).findings]
@@ -330,17 +330,26 @@ def test_an_audit_replaces_an_earlier_one(audited: Audit, tmp_path: Path) -> Non
     assert not (tmp_path / "audit" / "documents.csv").exists()
 
 
+def test_no_name_of_a_document_becomes_a_formula(audited: Audit, tmp_path: Path) -> None:
+    documents = [("=HYPERLINK(1)", -0.5), ("a;=1", 0.25), ("'tis", 0.125)]
+    replace(audited, documents=documents).save(tmp_path)
+    assert Audit.load(tmp_path).documents == documents
+    written = (tmp_path / "documents.csv").read_text(encoding="utf-8").splitlines()
+    assert written == ["document,mean_score", "'=HYPERLINK(1),-0.5", "a;'=1,0.25", "'tis,0.125"]
+
+
 def test_findings_alone_can_be_loaded_and_damage_is_named(audited: Audit, tmp_path: Path) -> None:
     folder = tmp_path / "audit"
     audited.save(folder)
     for name, text, message in (
-        ("audit.json", "{", r"audit\.json: cannot be read as JSON"),
-        ("audit.json", json.dumps({"options": {"opinions": "head"}}), r"audit\.json: not the record of an audit"),
-        ("audit.json", json.dumps({"options": {"score": "taste"}}), r"audit\.json: not the record of an audit"),
-        ("audit.json", json.dumps({"truth": [{}]}), r"audit\.json: not the record of an audit"),
-        ("patterns.jsonl", '\n{"number": 1}\n', r"patterns\.jsonl, line 2: not a pattern"),
+        ("audit.json", "{", r"audit\.json: not valid JSON"),
+        ("audit.json", json.dumps({"options": {"opinions": "head"}}), r"audit\.json: .*; run the audit again"),
+        ("audit.json", json.dumps({"options": {"score": "taste"}}), r"audit\.json: .*; run the audit again"),
+        ("audit.json", "[" * 100_000, r"audit\.json: not valid JSON"),
+        ("audit.json", json.dumps({"truth": [{}]}), r"audit\.json: .*; run the audit again"),
+        ("patterns.jsonl", '\n{"number": 1}\n', r"patterns\.jsonl, line 2: .*is missing; run"),
         ("documents.csv", "document,mean_score\na,b\n", r"documents\.csv: not a list of documents and scores"),
-        ("findings.jsonl", "[]\n", r"findings\.jsonl, line 1: not a finding"),
+        ("findings.jsonl", "[]\n", r"findings\.jsonl, line 1: .*give the findings"),
     ):
         whole = (folder / name).read_bytes()
         (folder / name).write_text(text, encoding="utf-8")

@@ -56,13 +56,13 @@ def test_json_lines_come_back(tmp_path: Path) -> None:
     assert read_findings(path) == []
 
 
-@given(words, st.text(st.characters(exclude_categories=()), max_size=6), st.floats(allow_nan=False))
+@given(words, st.text(max_size=6), st.floats(allow_nan=False, allow_infinity=False))
 def test_any_text_comes_back(
     tmp_path_factory: pytest.TempPathFactory, before: tuple[str, ...], name: str, score: float
 ) -> None:
-    """Also ends of lines that JSON leaves as they are, and halves of surrogate pairs."""
+    """Also ends of lines that JSON leaves as they are."""
     path = tmp_path_factory.mktemp("any") / "findings.jsonl"
-    tokens = (f"\u2028{name}", "\x85\ud800\\ud800")
+    tokens = (f"\u2028{name}", "\x85\\ud800")
     one = replace(ONE, before=before, tokens=tokens, document=name, score=score)
     write_findings([one, TWO], path)
     assert read_findings(path) == [one, TWO]
@@ -80,13 +80,8 @@ def test_scores_and_pattern_may_be_left_out(tmp_path: Path) -> None:
     assert read_findings(tmp_path / "findings.jsonl") == [TWO]
 
 
-def test_findings_of_a_development_version_are_read(tmp_path: Path) -> None:
-    (tmp_path / "findings.jsonl").write_text(TWO.to_line().replace('"sentence_number"', '"chain"'))
-    assert read_findings(tmp_path / "findings.jsonl") == [TWO]
-
-
 def test_the_table_has_a_row_a_finding(tmp_path: Path) -> None:
-    odd = replace(TWO, tokens=('a,"b"\n\ud800',), document="é;")
+    odd = replace(TWO, tokens=('a,"b"\n\ud800',), document="é;", before=("=1+1",), after=("-",))
     write_findings_table([ONE, odd], tmp_path / "findings.csv")
     with (tmp_path / "findings.csv").open(encoding="utf-8", newline="") as stream:
         head, first, second = csv.reader(stream)
@@ -98,6 +93,7 @@ def test_the_table_has_a_row_a_finding(tmp_path: Path) -> None:
     }  # fmt: skip
     row = dict(zip(head, second, strict=True))
     assert (row["text"], row["document"], row["pattern"]) == ('a,"b"\n\\ud800', "é;", "")
+    assert (row["before"], row["after"]) == ("'=1+1", "'-"), "no text becomes a formula"
 
 
 def changed(**values: Any) -> str:
@@ -108,20 +104,20 @@ def changed(**values: Any) -> str:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "Expecting property name"),
-        ("[1]", "expected a JSON object"),
-        ("null", "expected a JSON object"),
-        ("[" * 100_000, "maximum recursion depth"),
+        ("{", "not valid JSON"),
+        ("[1]", "the document should be an object"),
+        ("null", "the document should be an object"),
+        ("[" * 100_000, "not valid JSON"),
         (changed(tokens="gone"), "the key tokens is missing"),
         (changed(colour="red"), "the key colour is unknown"),
-        (changed(tokens="Po"), 'tokens cannot be "Po"'),
-        (changed(given=["B-LOC", 3]), r'given cannot be \["B-LOC", 3\]'),
-        (changed(rank="1"), 'rank cannot be "1"'),
-        (changed(rank=True), "rank cannot be true"),
-        (changed(start=2.0), r"start cannot be 2\.0"),
-        (changed(confidence=None), "confidence cannot be null"),
-        (changed(scores=[1]), r"scores cannot be \[1\]"),
-        (changed(pattern="1"), 'pattern cannot be "1"'),
+        (changed(tokens="Po"), "tokens should be a valid array"),
+        (changed(given=["B-LOC", 3]), "given.1 should be a valid string"),
+        (changed(rank="1"), "rank should be a valid integer"),
+        (changed(rank=True), "rank should be a valid integer"),
+        (changed(start=2.0), "start should be a valid integer"),
+        (changed(confidence=None), "confidence should be a valid number"),
+        (changed(scores=[1]), "scores should be"),
+        (changed(pattern="1"), "pattern should be a valid integer"),
         (changed(proposed=["B-ORG"]), "tokens 2:4: each needs a given and a proposed label"),
         (changed(start=4), "tokens 4:4: each needs"),
         (changed(start=-1, stop=1), "tokens -1:1: each needs"),
@@ -132,19 +128,17 @@ def changed(**values: Any) -> str:
 def test_a_bad_line_is_named(tmp_path: Path, line: str, reason: str) -> None:
     path = tmp_path / "findings.jsonl"
     path.write_text(f"{TWO.to_line()}\n\n{line}\n", encoding="utf-8")
-    with pytest.raises(
-        DataError, match=rf"findings.jsonl, line 3: not a finding \({reason}.*\); give the findings.jsonl"
-    ):
+    with pytest.raises(DataError, match=rf"findings.jsonl, line 3: .*{reason}.*; give the findings.jsonl"):
         read_findings(path)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none.jsonl: cannot be read: No such file or directory; give the findings"):
+    with pytest.raises(DataError, match=r"none.jsonl: cannot be read .No such file or directory.; give the findings"):
         read_findings(tmp_path / "none.jsonl")
-    with pytest.raises(DataError, match=r"cannot be read: Is a directory"):
+    with pytest.raises(DataError, match=r"cannot be read .Is a directory"):
         read_findings(tmp_path)
     (tmp_path / "latin.jsonl").write_bytes('{"tokens": ["é"]}'.encode("latin-1"))
-    with pytest.raises(DataError, match=r"latin.jsonl: is not UTF-8"):
+    with pytest.raises(DataError, match=r"latin.jsonl, line 1: not valid JSON"):
         read_findings(tmp_path / "latin.jsonl")
 
 

@@ -306,12 +306,26 @@ def test_a_copy_in_json_lines_without_ids(tmp_path: Path) -> None:
 def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     good = Change(1, "s", 1, 0, 1, ("a",), ("O",), ("B-X",)).to_line()
-    for line in ("{", '{"rank": 1}', "[]", good.replace('"start": 0', '"start": "0"')):
+    for line in ("{", '{"rank": 1}', "[]", "[" * 100_000, good.replace('"start": 0', '"start": "0"')):
         path.write_text(f"{good}\n{line}\n")
-        with pytest.raises(DataError, match=r"log.jsonl, line 2: not a change .*give the log of a fix"):
+        with pytest.raises(DataError, match=r"log.jsonl, line 2: .*give the log of a fix"):
             read_changes(path)
     with pytest.raises(DataError, match="cannot be read"):
         read_changes(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stop": 10**12}, {"start": -(10**12)}, {"start": 1}, {"start": -1, "stop": 0}, {"stop": 2}, {"new": []},
+        {"tokens": ["a", "b"]}, {"given": []}, {"stop": 0, "tokens": [], "given": [], "new": []},
+    ],
+)  # fmt: skip
+def test_a_change_that_is_not_about_its_tokens_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    good = json.loads(Change(1, "s", 1, 0, 1, ("a",), ("O",), ("B-X",)).to_line())
+    (tmp_path / "log.jsonl").write_text(json.dumps({**good, **change}))
+    with pytest.raises(DataError, match=r"log.jsonl, line 1: finding 1 .*: needs a token, a given and a new label"):
+        read_changes(tmp_path / "log.jsonl")
 
 
 EDIT = st.tuples(st.integers(0, 4), st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y"]))
@@ -353,7 +367,7 @@ def test_findings_of_other_data_are_refused(corpus: Corpus) -> None:
     refused("the tokens there are 'Delft', not 'Breda'", tokens=("Breda",))
     refused(r"the labels there are B-LOC, not B-PER \(the data has changed\)", given=("B-PER",))
     refused("the sentence has 2 tokens", start=5, stop=6)
-    refused("a given and a new label for each", proposed=("B-ORG", "I-ORG"))
+    refused("each needs a given and a proposed label", proposed=("B-ORG", "I-ORG"))
     refused("the new label 'Q-ORG' does not belong to the scheme iob2", proposed=("Q-ORG",))
 
 

@@ -15,14 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tagtrace._checks import DataError, OptionError, TagtraceError, at, check_type
+from tagtrace._checks import OptionError, check_type
 from tagtrace._progress import Progress
 from tagtrace._table import Described, Table
 from tagtrace.data.corpus import Corpus, read_corpus
-from tagtrace.data.options import ReadOptions
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.assess import Assessment, assess, check_request
-from tagtrace.findings.audit_folder import MARKER, AuditFiles, check_audit_folder, read_audit_files, write_audit_files
+from tagtrace.findings.audit_folder import (
+    AuditFiles,
+    AuditRecord,
+    check_audit_folder,
+    read_audit_files,
+    write_audit_files,
+)
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.judges.opinions import encoder_opinions, head_opinions
 from tagtrace.findings.judges.probabilities import Probabilities
@@ -76,14 +81,8 @@ class Audit(Described):
         """Write findings (JSON lines and CSV), patterns, documents, the HTML report and ``audit.json`` to a folder."""
         check_audit_folder(Path(folder))
         scores = torch.zeros(0) if self.scores is None else self.scores
-        record = {
-            "options": self.options.to_json(),
-            "summary": self.summary,
-            "notes": self.notes,
-            "truth": [one.to_json() for one in self.truth],
-            "num_right": self.num_right,
-            "index": self.index,
-        }
+        truth = [one.to_record() for one in self.truth]
+        record = AuditRecord(self.options, self.summary, self.notes, truth, self.num_right, self.index)
         files = AuditFiles(self.findings, self.patterns, record, self.documents)
         write_audit_files(Path(folder), files, scores, self.truth, self.evidence)
 
@@ -92,21 +91,18 @@ class Audit(Described):
         """Read what ``save`` wrote; scores and evidence are not saved."""
         files = read_audit_files(Path(folder))
         record = files.record
-        try:
-            return cls(
-                findings=files.findings,
-                patterns=files.patterns,
-                summary=dict(record.get("summary", {})),
-                options=AuditOptions(**record.get("options", {})),
-                notes=list(record.get("notes", [f"{MARKER} is missing; the options of the audit are not known"])),
-                truth=[Measured.from_json(one) for one in record.get("truth", [])],
-                num_right=record.get("num_right"),
-                documents=files.documents,
-                index=record.get("index", ""),
-                fingerprint=files.fingerprint,
-            )
-        except (AttributeError, KeyError, TypeError, ValueError, TagtraceError) as error:
-            raise DataError(f"{at(Path(folder) / MARKER)}: not the record of an audit ({error}); audit again") from None
+        return cls(
+            findings=files.findings,
+            patterns=files.patterns,
+            summary=record.summary,
+            options=record.options,
+            notes=record.notes,
+            truth=[Measured.from_record(one) for one in record.truth],
+            num_right=record.num_right,
+            documents=files.documents,
+            index=record.index,
+            fingerprint=files.fingerprint,
+        )
 
     @property
     def likely(self) -> list[Finding]:
@@ -314,8 +310,7 @@ def _run_name(fold: int, options: AuditOptions) -> str:
 
 def _training_corpus(index: Index, path: str | Path | None) -> Corpus:
     """The training data, read again as it was when the index was built."""
-    saved = index.manifest.data
-    return read_corpus(path or saved["path"], ReadOptions(**saved["options"]))
+    return read_corpus(path or index.data_path(), index.manifest.data.options)
 
 
 def _finite(scores: Tensor) -> Tensor:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tagtrace._checks import DataError, at
+from tagtrace._checks import DataError
+from tagtrace._documents import Document, read_documents
 from tagtrace._files import file_moved_when_whole
 from tagtrace.data.schemes import spelled
+from tagtrace.findings.spreadsheet import write_csv
 
 COLUMNS = ("rank", "sentence", "start", "stop", "line", "document", "text", "given", "proposed", "score", "confidence",
            "pattern", "before", "after")  # fmt: skip
@@ -23,11 +21,9 @@ COLUMNS = ("rank", "sentence", "start", "stop", "line", "document", "text", "giv
 LIKELY = 0.5
 """Proposed labels with a higher confidence are likelier than not."""
 
-_LISTS = ("tokens", "before", "after", "given", "proposed")
-
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Document):
     """Tokens ``start:stop`` of a training sentence whose labels are probably wrong."""
 
     rank: int
@@ -58,6 +54,12 @@ class Finding:
     pattern: int | None = None
     """Number of the pattern that it belongs to."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.stop or any(
+            len(labels) != self.stop - self.start for labels in (self.tokens, self.given, self.proposed)
+        ):
+            raise DataError(f"tokens {self.start}:{self.stop}: each needs a given and a proposed label")
+
     @property
     def text(self) -> str:
         return " ".join(self.tokens)
@@ -86,93 +88,19 @@ class Finding:
         """One line of ``findings.jsonl``."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Finding:
-        """Read what ``to_line`` wrote; raises ValueError if the record is not a finding."""
-        if isinstance(record, dict) and "chain" in record:  # its name in development versions
-            record = {"sentence_number" if key == "chain" else key: value for key, value in record.items()}
-        _check(record)
-        tuples = {key: tuple(record[key]) for key in _LISTS}
-        found = cls(**{**record, **tuples})
-        if not 0 <= found.start < found.stop or any(
-            len(labels) != found.stop - found.start for labels in (found.tokens, found.given, found.proposed)
-        ):
-            raise ValueError(f"tokens {found.start}:{found.stop}: each needs a given and a proposed label")
-        return found
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it is a number that a float can hold."""
-    return isinstance(value, float) or (_is_int(value) and abs(value) <= sys.float_info.max)
-
-
-def _is_finite(value: Any) -> bool:
-    return _is_number(value) and math.isfinite(value)
-
-
-def _check(record: Any) -> None:
-    """Raise ValueError unless the record has the keys of a finding, and values of the right types."""
-    if not isinstance(record, dict):
-        raise ValueError("expected a JSON object")
-    for name in dict.fromkeys((*record, *(name for name in _KINDS if name not in ("scores", "pattern")))):
-        if name not in record or name not in _KINDS:
-            raise ValueError(f"the key {name} is {'unknown' if name in record else 'missing'}")
-        if not _KINDS[name](record[name]):
-            raise ValueError(f"{name} cannot be {json.dumps(record[name])[:40]}")
-
-
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("sentence", "document"), lambda value: isinstance(value, str)),
-    **dict.fromkeys(("rank", "sentence_number", "start", "stop", "line"), _is_int),
-    "score": _is_number,
-    "confidence": _is_finite,
-    **dict.fromkeys(_LISTS, lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value)),
-    "scores": lambda value: isinstance(value, dict) and all(map(_is_finite, value.values())),
-    "pattern": lambda value: value is None or _is_int(value),
-}
-"""By field, whether a value that was read from JSON has the right type."""
-
 
 def write_findings(findings: Sequence[Finding], path: str | Path) -> None:
     """Write findings as JSON lines, one finding per line."""
     with file_moved_when_whole(path) as stream:
-        stream.writelines(_encoded(f"{finding.to_line()}\n") for finding in findings)
+        stream.writelines(f"{finding.to_line()}\n".encode("utf-8", "replace") for finding in findings)
 
 
 def write_findings_table(findings: Sequence[Finding], path: str | Path) -> None:
-    """Write findings as CSV, for a spreadsheet."""
-    with file_moved_when_whole(path) as stream:
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)
-        writer.writerow(COLUMNS)
-        writer.writerows(one.to_record().values() for one in findings)
-        stream.write(_encoded(text.getvalue()))
-
-
-def _encoded(text: str) -> bytes:
-    """UTF-8, with half a surrogate pair as its JSON escape."""
-    return text.encode("utf-8", "backslashreplace")
+    """Write findings as CSV, for a spreadsheet (see ``spreadsheet``: no text becomes a formula)."""
+    write_csv(path, [COLUMNS, *(one.to_record().values() for one in findings)])
 
 
 def read_findings(path: str | Path) -> list[Finding]:
     """Read what ``write_findings`` wrote; an error names the line."""
-    path, found = Path(path), list[Finding]()
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")  # a token may contain other line separators
-    except OSError as error:
-        raise DataError(f"{at(path)}: cannot be read: {error.strerror}; give the findings.jsonl of an audit") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{at(path)}: is not UTF-8; give the findings.jsonl of an audit") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            found.append(Finding.from_json(json.loads(line)))
-        except (ValueError, RecursionError) as error:
-            problem = f"{at(path, number)}: not a finding ({error})"
-            raise DataError(f"{problem}; give the findings.jsonl of an audit") from None
-    return found
+    remedy = "give the findings.jsonl of an audit"
+    return [finding for _, finding in read_documents(path, Finding, remedy=remedy)]

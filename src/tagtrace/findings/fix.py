@@ -18,21 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from tagtrace._checks import DataError, OptionError, at, check_type
-from tagtrace._files import check_outputs, file_moved_when_whole
+from tagtrace._documents import Document, read_documents
+from tagtrace._files import file_moved_when_whole
+from tagtrace._pairs import finish_pairs, pair_moved_when_whole
 from tagtrace._table import Described, Table
 from tagtrace.data.corpus import Corpus
-from tagtrace.data.rewrite import write_corpus
+from tagtrace.data.rewrite import check_copy, write_corpus
 from tagtrace.data.schemes import LabelError, normalise, spelled
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.finding import LIKELY, Finding
 
-_TUPLES = ("tokens", "given", "new")
 NUM_SHOWN = 12
 """Maximum number of kinds of change that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Change(Document):
     """New labels for tokens ``start:stop`` of a sentence (or document)."""
 
     rank: int
@@ -50,6 +51,11 @@ class Change:
     repaired: int = 0
     """Number of new labels that the finding did not propose: they keep the labels well formed."""
 
+    def __post_init__(self) -> None:
+        lengths = {len(self.tokens), len(self.given), len(self.new)}
+        if lengths != {self.stop - self.start} or not 0 <= self.start < self.stop:
+            raise DataError(f"{self}: needs a token, a given and a new label for each position; audit again")
+
     def __str__(self) -> str:
         return f"finding {self.rank} ({self.sentence} {self.start}:{self.stop})"
 
@@ -61,15 +67,6 @@ class Change:
     def to_line(self) -> str:
         """One line of the log."""
         return json.dumps(asdict(self), ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Change:
-        """Read what ``to_line`` wrote."""
-        change = cls(**{**record, **{key: tuple(record[key]) for key in _TUPLES}})
-        numbers = (change.rank, change.line, change.start, change.stop, change.repaired)
-        if not all(type(number) is int for number in numbers) or type(change.sentence) is not str:
-            raise ValueError("a field has the wrong type")
-        return change
 
 
 @dataclass(frozen=True)
@@ -86,14 +83,16 @@ class Fixed(Described):
     def save(self, path: str | Path, log: str | Path | None = None, *, overwrite: bool = False) -> int:
         """Write the data to ``path`` in its own format, and the changes to ``log``; returns how many labels changed.
 
-        By default the log is ``path`` with ``.changes.jsonl`` added. Neither may be the original data, and existing
-        files are only replaced with ``overwrite``.
+        By default the log is ``path`` with ``.changes.jsonl`` added. Both appear together. Neither may be the original
+        data, and existing files are only replaced with ``overwrite``. A copy of a folder is a folder.
         """
         path = Path(path)
         log = default_log(path) if log is None else Path(log)
-        check_outputs({"the data": path, "the log": log}, {"the data to fix": self.corpus.path}, overwrite=overwrite)
-        num_labels = write_corpus(self.corpus, path)
-        write_changes(self.changes, log)
+        finish_pairs((path, log))
+        check_copy(self.corpus, path, {"the log": log}, overwrite=overwrite)
+        with pair_moved_when_whole(path, log, source=self.corpus.path) as (aside, log_aside):
+            num_labels = write_corpus(self.corpus, aside)
+            write_changes(self.changes, log_aside, source=self.corpus.path)
         return num_labels
 
     def describe(self) -> list[str | Table]:
@@ -127,7 +126,7 @@ class Fixed(Described):
 
 def default_log(path: Path) -> Path:
     """Where ``Fixed.save`` writes the log by default."""
-    return path.with_name(f"{path.name}.changes.jsonl")
+    return path.parent / f"{path.name}.changes.jsonl"
 
 
 def choose_findings(
@@ -193,7 +192,6 @@ def replay(corpus: Corpus, changes: Iterable[Change]) -> Fixed:
     wanted: dict[int, tuple[str, Change]] = {}  # by row: the label, and the change that wants it
     rows: list[tuple[int, Change]] = []
     for change in asked:
-        _check_shape(change)
         row = places.find(change)
         places.check_labels(row, change)
         rows.append((row, change))
@@ -212,27 +210,15 @@ def replay(corpus: Corpus, changes: Iterable[Change]) -> Fixed:
     return Fixed(fixed, tuple(change for change in made if change.given != change.new), len(asked))
 
 
-def write_changes(changes: Iterable[Change], path: str | Path) -> None:
-    """Write a log as JSON lines, one change per line."""
-    with file_moved_when_whole(path) as stream:
+def write_changes(changes: Iterable[Change], path: str | Path, *, source: Path | None = None) -> None:
+    """Write a log as JSON lines, one change per line; it is as private as ``source``, the data."""
+    with file_moved_when_whole(path, source=source) as stream:
         stream.writelines(f"{change.to_line()}\n".encode() for change in changes)
 
 
 def read_changes(path: str | Path) -> list[Change]:
     """Read what ``write_changes`` wrote; an error names the line."""
-    path, found = Path(path), list[Change]()
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{at(path)}: cannot be read ({error}); give the log of a fix") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            found.append(Change.from_json(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{at(path, number)}: not a change ({error}); give the log of a fix") from None
-    return found
+    return [change for _, change in read_documents(path, Change, remedy="give the log of a fix")]
 
 
 class _Places:
@@ -331,12 +317,6 @@ def _named(places: Iterable[tuple[str, int, int]], names: set[str]) -> dict[str,
         if name in names:
             found.setdefault(name, []).append((row, length))
     return found
-
-
-def _check_shape(change: Change) -> None:
-    lengths = {len(change.tokens), len(change.given), len(change.new)}
-    if lengths != {change.stop - change.start} or not 0 <= change.start < change.stop:
-        raise DataError(f"{change}: needs a token, a given and a new label for each position; audit again")
 
 
 def _relabelled(corpus: Corpus, labels: Sequence[str], wanted: Mapping[int, tuple[str, Change]]) -> Iterator[Sentence]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import OptionError, check_seed
 from tagtrace.findings.ranking.token_scores import SCORERS
 
 Judges = Literal["auto", "head", "encoder"]
@@ -55,6 +55,7 @@ class AuditOptions:
         for name, least in (("most", 1), ("num_patterns", 1), ("num_effects", 0), ("num_folds", 2)):
             if getattr(self, name) < least:
                 raise OptionError(f"{name} {getattr(self, name)}: must be at least {least}")
+        check_seed(self.seed)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

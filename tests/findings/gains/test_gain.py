@@ -194,7 +194,7 @@ def test_dev_data_chooses_the_epoch(made: Made) -> None:
         ({"trusted": "true"}, "^trusted is only used if everything is retrained"),
         ({"retrain": "everything", "trusted": "test"}, r"test\.conll: .* sentences of the test data are also trusted"),
         ({"num_seeds": 2}, "^several seeds are only used if everything is retrained"),
-        ({"num_seeds": 0}, "^num_seeds 0: must be at least 1$"),
+        ({"num_seeds": 0}, "^num_seeds 0: must be from 1 to 100$"),
         ({"samples": 0}, "^samples 0: must be at least 1$"),
         ({"retrain": "everything", "l2": 1.0}, "^l2 is only used if only the head is retrained$"),
         ({"test": "train"}, r"train\.conll: the test data is also the training data before; give held-out data$"),

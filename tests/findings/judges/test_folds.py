@@ -324,7 +324,7 @@ def test_folds_of_another_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"has no folds\.json"):
         encoder_folds(tagger, corpus, tmp_path / "mine", RECIPE, 3)
     (tmp_path / "folds" / "folds.json").write_text("{")
-    with pytest.raises(OptionError, match="damaged"):
+    with pytest.raises(OptionError, match="not valid JSON"):
         encoder_folds(tagger, corpus, tmp_path / "folds", RECIPE, 3)
 
 

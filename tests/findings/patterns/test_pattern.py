@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tagtrace._checks import DataError, OptionError
+from tagtrace._documents import parse_document
 from tagtrace.data import Sentence
 from tagtrace.data.invented import generate
 from tagtrace.data.schemes import segments
@@ -339,9 +340,9 @@ def test_most_and_json(tmp_path: Path) -> None:
     assert {one.pattern for one in numbered} == {None, 1, 2}
     effect = GroupEffect(3, 4, 20, TrustedFit(1.5, 3), TrustedFit(1.25, 2), None)
     for pattern in (*patterns, replace(patterns[0], effect=effect)):
-        assert Pattern.from_json(json.loads(pattern.to_line())) == pattern
+        assert parse_document(pattern.to_line(), Pattern) == pattern
     with_all = replace(effect, verified=TrustedFit(1.125, 1), loss_interval=(-0.5, -0.25), wrong_interval=(-3.0, 1.0))
-    assert GroupEffect.from_json(json.loads(json.dumps(with_all.to_json()))) == with_all
+    assert parse_document(json.dumps(with_all.to_json()), GroupEffect) == with_all
 
 
 def test_no_findings_and_bad_input(tmp_path: Path) -> None:
@@ -350,6 +351,6 @@ def test_no_findings_and_bad_input(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="most 0: must be at least 1"):
         find_patterns(index, [], most=0)
     good = make_finding(index, 7, 1, 2, 3, ("B-LOC",))
-    for bad in (replace(good, sentence_number=99), replace(good, stop=9), replace(good, given=("O",))):
+    for bad in (replace(good, sentence_number=99), replace(good, start=0, stop=1), replace(good, given=("O",))):
         with pytest.raises(DataError, match=r"finding 7: .* give the index that was audited"):
             find_patterns(index, [bad])

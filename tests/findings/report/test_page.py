@@ -281,7 +281,15 @@ def test_rare_types_share_a_row_and_a_column() -> None:
     (first, *_) = invented_findings()
     types = [f"T{number:02}" for number in range(30)]
     found = [
-        replace(first, rank=rank, tokens=("x",), given=(f"B-{types[rank % 30]}",), proposed=(f"B-{types[rank % 7]}",))
+        replace(
+            first,
+            rank=rank,
+            start=0,
+            stop=1,
+            tokens=("x",),
+            given=(f"B-{types[rank % 30]}",),
+            proposed=(f"B-{types[rank % 7]}",),
+        )
         for rank in range(1, 200)
     ]
     root = parse(render_report(make_report(findings=found, patterns=())))
@@ -336,8 +344,8 @@ def test_only_the_first_findings_are_listed() -> None:
 def test_text_stays_text(nasty: str) -> None:
     (first, *_) = invented_findings()
     one = replace(
-        first, tokens=(nasty,), before=(nasty,), after=(nasty,), document=nasty, sentence=nasty, given=("O",),
-        proposed=(f"B-{nasty}",), scores={nasty: 1.0}, pattern=1,
+        first, start=0, stop=1, tokens=(nasty,), before=(nasty,), after=(nasty,), document=nasty, sentence=nasty,
+        given=("O",), proposed=(f"B-{nasty}",), scores={nasty: 1.0}, pattern=1,
     )  # fmt: skip
     pattern = Pattern(1, nasty, f"O -> {nasty}", [(nasty, 3)], [nasty], [1], 0.5, None)
     truth = [measure(nasty, torch.rand(50), torch.arange(50) < 5)]

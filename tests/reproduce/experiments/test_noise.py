@@ -16,6 +16,7 @@ from tagtrace.findings import Trusted
 from tagtrace.index import Index, IndexOptions, build_index
 from tagtrace.influence import WholeInfluence, find_candidates, make_query
 from tagtrace.influence.whole.gradient_kernel import sentence_kernel
+from tagtrace.influence.whole.slopes import SegmentLosses
 from tagtrace.influence.whole.whole import EarlyTagger
 from tagtrace.reproduce.experiments.noise import (
     EXPERIMENT,
@@ -131,7 +132,7 @@ def test_quick_run_has_the_papers_directions(tmp_path: Path) -> None:
 
 
 def test_labels_that_oppose_trusted_ones_through_the_whole_tagger(tmp_path: Path) -> None:
-    """Those of entities, by the sum of a tagger's losses where it is wrong; supporters count as 0."""
+    """Those of each type that a tagger predicts wrongly, by the sum of its losses there; supporters count as 0."""
     write_invented(generate(num_documents=20), tmp_path)
     corpus = read_corpus(tmp_path / "train.conll")
     corpus = corpus.with_sentences(corpus.sentences[:40])
@@ -139,18 +140,23 @@ def test_labels_that_oppose_trusted_ones_through_the_whole_tagger(tmp_path: Path
     tagger = train(corpus, encoder=Lexical(LexicalOptions(buckets=512, width=16, hidden=16)), options=options)
     index = build_index(tagger, corpus, tmp_path / "index", IndexOptions(tolerance=1e-3))
     examples = [tagger.prepare(one) for one in corpus.sentences]
-    whole = WholeInfluence((EarlyTagger(tagger, examples, sentence_kernel(tagger, examples, options)),))
+    member = EarlyTagger(tagger, examples, sentence_kernel(tagger, examples, options))
     experts = [one for one in read_corpus(tmp_path / "dev.conll").sentences if len(one)][:20]
-    predicted = tagger.predict(experts)
-    wrong = [
-        make_query(tagger, one, t, t + 1, "gold")
-        for one, labels in zip(experts, predicted, strict=True)
-        for t in range(len(one)) if labels[t] != one.labels[t]
-    ]  # fmt: skip
-    scores = whole.without_curvature().segment_scores([wrong], find_candidates(index, "token").segments)[0]
-    is_entity = torch.tensor([label != "O" for one in corpus.sentences for label in one.labels])
-    found = opposing_tokens(whole, index, experts)
-    torch.testing.assert_close(found, torch.where(is_entity & (scores < 0), -scores, 0.0))
-    assert 0 < int((found > 0).sum()) < int(is_entity.sum())
+    predicted, tokens = tagger.predict(experts), SegmentLosses(find_candidates(index, "token").segments)
+    given = [label for one in corpus.sentences for label in one.labels]
+    expected = torch.zeros(len(given), dtype=torch.float64)
+    for name in {label[2:] for labels in predicted for label in labels if label != "O"}:
+        wrong = [
+            make_query(tagger, one, t, t + 1, "gold")
+            for one, labels in zip(experts, predicted, strict=True)
+            for t in range(len(one)) if labels[t] != one.labels[t] and labels[t].endswith(f"-{name}")
+        ]  # fmt: skip
+        if wrong:
+            scores = replace(member, has_curvature=False).scores([wrong], tokens)[0]
+            is_type = torch.tensor([label.endswith(f"-{name}") for label in given])
+            expected += torch.where(is_type & (scores < 0), -scores, 0.0)
+    assert 0 < int((expected > 0).sum()) < sum(label != "O" for label in given)
+    whole = WholeInfluence((member,))
+    torch.testing.assert_close(opposing_tokens(whole, index, experts), expected / expected.norm())
     right = [one.with_labels(labels) for one, labels in zip(experts, predicted, strict=True)]
     assert not bool(opposing_tokens(whole, index, right).any()), "nothing is mispredicted, so nothing is asked"

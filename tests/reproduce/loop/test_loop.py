@@ -38,6 +38,21 @@ def findings_of(task: Task) -> list:
     return found
 
 
+def assert_alike(one: object, other: object) -> None:
+    """The same, but for the last digits of numbers, which differ with how many threads add them and where memory lies."""
+    if isinstance(other, dict):
+        assert isinstance(one, dict) and one.keys() == other.keys()
+        pairs = [(one[key], other[key]) for key in other]
+    elif isinstance(other, list | tuple):
+        assert isinstance(one, list | tuple) and len(one) == len(other)
+        pairs = list(zip(one, other, strict=True))
+    else:
+        assert one == (pytest.approx(other, rel=1e-5) if isinstance(other, float) else other)
+        return
+    for a, b in pairs:
+        assert_alike(a, b)
+
+
 def test_a_review_that_teaches_only_removes_wrong_labels() -> None:
     task = small_task()
     given, findings = list(task.corpus.sentences), findings_of(task)
@@ -77,10 +92,11 @@ def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {LOOP, ERRING, "cleanlab", "random sentences"} <= set(one["contenders"])
     assert one["num_wrong"] >= one["contenders"][LOOP][0]["left_by_decisions"]
     assert one["num_wrong"] >= one["contenders"]["cleanlab"][0]["left"]
-    again = run_seed(EXPERIMENTS["loop"], replace(setting, out=tmp_path / "again"), 0)
+    again = run_seed(EXPERIMENTS["loop"], replace(setting, out=tmp_path / "again", jobs=2), 0)  # in a process
     (tmp_path / "loop-0.json").unlink()
     kept = run_seed(EXPERIMENTS["loop"], setting, 0)
-    assert kept["tasks"] == found["tasks"] == again["tasks"]  # read, and computed again
+    assert_alike(kept["tasks"], found["tasks"])  # trainings are read, and the rest is computed again
+    assert_alike(again["tasks"], found["tasks"])
     text = table([found])
     assert "Wrong labels left, as a share of those there were after 10 decisions" in text
     assert "| noisy labels | 1.00 |" in text

@@ -10,7 +10,8 @@ from typing import Literal
 
 import torch
 
-from tagtrace._checks import OptionError, check_type
+from tagtrace._checks import OptionError, check_num_seeds, check_type
+from tagtrace._documents import real_path
 from tagtrace._progress import Progress
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.sentence import Sentence
@@ -93,13 +94,13 @@ def _check_options(
     for name, given in (("before", before), ("after", after), ("test", test)):
         check_type(name, given, Corpus, "give read_corpus(path)")
     for corpus, name in ((before, "before"), (after, "after")):
-        if corpus.path.resolve() == test.path.resolve():
+        if real_path(corpus.path) == real_path(test.path):
             raise OptionError(f"{test.path}: the test data is also the training data {name}; give held-out data")
     for held_out, what in ((test, "test"), (dev, "dev")):
         check_held_out(trusted, held_out, what)
-    for name, number in (("samples", samples), ("num_seeds", num_seeds)):
-        if number < 1:
-            raise OptionError(f"{name} {number}: must be at least 1")
+    check_num_seeds(num_seeds)
+    if samples < 1:
+        raise OptionError(f"samples {samples}: must be at least 1")
     if retrain == "head":
         for name, value in (("dev", dev), ("trusted", trusted or None), ("encoder", encoder), ("work", work)):
             if value is not None:

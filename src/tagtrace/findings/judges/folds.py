@@ -40,6 +40,7 @@ from tagtrace.tagger import (
     remove_checkpoint,
     train_tagger,
 )
+from tagtrace.tagger.foreign.huggingface import CHECKPOINT
 from tagtrace.tagger.further import train_further
 from tagtrace.tagger.rows import RowParts, token_places
 
@@ -131,7 +132,7 @@ def taught_head(
         stored = Rows(trusted.features.to(rows[0].features.dtype), trusted.labels, trusted.lengths)
         rows += [stored] * min(num_repeats, MAX_REPEATS)
     joined = RowParts(tuple(rows))
-    options = RefitOptions(index.manifest.l2, tolerance, int(index.manifest.options["max_steps"]))
+    options = RefitOptions(index.manifest.l2, tolerance, index.manifest.options.max_steps)
     return refit_head(index.head, joined.to(device or joined.device), options).head.cpu()
 
 
@@ -217,7 +218,7 @@ def encoder_folds(
 def _checked_sentences(tagger: Tagger, corpus: Corpus) -> list[Sentence]:
     if not tagger.encoder.trainable:
         raise OptionError(f"a {tagger.encoder.kind} encoder cannot be trained; refit only the head for each fold")
-    if tagger.record.keys() & {"training", "refit"}:
+    if tagger.record.keys() & {"training", "refit", CHECKPOINT}:
         raise OptionError("the tagger is already trained and has seen the labels; give an untrained one")
     sentences = tagger.labelled(corpus.sentences, "training")
     names = [(sentence.path, sentence.document) for sentence in sentences if sentence.document]

@@ -18,15 +18,16 @@ parts together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, OptionError
+from tagtrace._documents import Document
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.gains.bootstrap import LEVEL, draw_weights
 from tagtrace.findings.judges.folds import document_numbers
@@ -58,8 +59,10 @@ class TrustedFit:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupEffect:
-    """The fit of trusted data before and after a group of edits."""
+class GroupEffect(Document):
+    """The fit of trusted data before and after a group of edits; a loss may be infinite."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"strict": True, "extra": "ignore", "allow_inf_nan": True}
 
     num_edits: int
     num_sentences: int
@@ -99,14 +102,6 @@ class GroupEffect:
         intervals = {"loss_interval": self.loss_interval, "wrong_interval": self.wrong_interval}
         lists = {name: value and list(value) for name, value in intervals.items()}
         return {**asdict(self), **lists, "verdict": self.verdict}
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> GroupEffect:
-        """Read what ``to_json`` wrote."""
-        fits = {name: TrustedFit(**record[name]) for name in ("before", "predicted", "verified") if record[name]}
-        names = [name for name in ("loss_interval", "wrong_interval") if record.get(name)]
-        kept = {name: value for name, value in record.items() if name != "verdict"}
-        return cls(**{**kept, **fits, **{name: tuple(record[name]) for name in names}})
 
 
 @dataclass(frozen=True)

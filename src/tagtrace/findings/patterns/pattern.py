@@ -30,11 +30,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from tagtrace._checks import OptionError
+from tagtrace._documents import Document
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.patterns.changes import FindingGroup, find_groups
 from tagtrace.findings.patterns.conditions import KINDS, Condition, NumberedText
@@ -46,7 +46,7 @@ NUM_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Document):
     """Findings that are probably one systematic mistake."""
 
     number: int
@@ -87,21 +87,6 @@ class Pattern:
         """One line of ``patterns.jsonl``."""
         effect = None if self.effect is None else self.effect.to_json()
         return json.dumps({**asdict(self), "effect": effect}, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Pattern:
-        """Read what ``to_line`` wrote."""
-        condition, effect = record["condition"], record.get("effect")
-        return cls(
-            **{
-                **record,
-                "condition": condition and Condition(**condition),
-                "findings": tuple(record["findings"]),
-                "forms": tuple((form, count) for form, count in record["forms"]),
-                "documents": tuple(record["documents"]),
-                "effect": effect and GroupEffect.from_json(effect),
-            }
-        )
 
 
 def find_patterns(

@@ -17,7 +17,6 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,25 +65,30 @@ class Measured:
     curve: tuple[tuple[int, float], ...] = ()
     """(k, recall among the first k), for a plot; not saved."""
 
-    def to_json(self) -> dict[str, Any]:
-        """A record for JSON, with None for NaN."""
-        recall = {str(k): None if math.isnan(value) else value for k, value in self.recall.items()}
+    def to_record(self) -> MeasuredRecord:
+        """A record for JSON."""
+        recall = {k: None if math.isnan(value) else value for k, value in self.recall.items()}
         precision = None if math.isnan(self.average_precision) else self.average_precision
-        return {
-            "score": self.name,
-            "num_tokens": self.num_tokens,
-            "num_wrong": self.num_wrong,
-            "average_precision": precision,
-            "recall_at": recall,
-        }
+        return MeasuredRecord(self.name, self.num_wrong, precision, recall, self.num_tokens)
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> Measured:
+    def from_record(cls, saved: MeasuredRecord) -> Measured:
         """Read what ``to_json`` wrote."""
         nan = float("nan")
-        recall = {int(k): nan if value is None else value for k, value in saved["recall_at"].items()}
-        precision = nan if saved["average_precision"] is None else saved["average_precision"]
-        return cls(saved["score"], saved.get("num_tokens", 0), saved["num_wrong"], precision, recall)
+        recall = {k: nan if value is None else value for k, value in saved.recall_at.items()}
+        precision = nan if saved.average_precision is None else saved.average_precision
+        return cls(saved.score, saved.num_tokens, saved.num_wrong, precision, recall)
+
+
+@dataclass(frozen=True)
+class MeasuredRecord:
+    """A ``Measured`` in ``audit.json``, with None for NaN."""
+
+    score: str
+    num_wrong: int
+    average_precision: float | None
+    recall_at: dict[int, float | None]
+    num_tokens: int = 0
 
 
 def read_truth(index: Index, corpus: Corpus) -> Truth:

@@ -98,7 +98,7 @@ def head_f1(index: Index, tagger: Tagger, test: Sequence[Sentence]) -> HeldOutF1
     """Trains the head only, exactly, on the features of an index with other labels; the sentences are the index's."""
     stored, test_rows = index.rows.joined(), tagger.rows(test)
     saved = index.manifest.options
-    options = RefitOptions(index.manifest.l2, float(saved["tolerance"]), int(saved["max_steps"]))
+    options = RefitOptions(index.manifest.l2, saved.tolerance, saved.max_steps)
 
     def trained_on(sentences: Sequence[Sentence]) -> float:
         labels = torch.tensor([label for one in sentences for label in index.labels.encode(one.labels)])  # (N,)

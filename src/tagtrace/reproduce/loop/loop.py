@@ -10,9 +10,13 @@ that result. Beside it: training on the noisy labels and then briefly on the dec
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import torch
@@ -54,6 +58,7 @@ class LoopOptions:
     tasks: list[str]
     other_tasks: list[str]
     size: int
+    sizes: dict[str, int]
     other_size: int
     counts: list[int]
     most: int
@@ -67,12 +72,30 @@ def run(setting: Setting, seed: int) -> SeedResult:
     """All tasks with one seed; finished tasks are kept by their taggers and indexes."""
     options = setting.options("loop", LoopOptions)
     is_transformer = setting.encoder_spec.startswith("transformer:")
-    size, changes = (options.size, options.transformer) if is_transformer else (options.other_size, options.other)
-    found: dict[str, Any] = {}
-    for name in options.tasks if is_transformer else options.other_tasks:
-        task = read_task(setting.data, name, seed, size)
-        found[name] = TaskRun(setting, options, task, seed, changes).kept()
-    return {"options": asdict(options), "tasks": found}
+    changes = options.transformer if is_transformer else options.other
+    names = options.tasks if is_transformer else options.other_tasks
+    sizes = [
+        options.sizes.get(name.partition("/")[0], options.size) if is_transformer else options.other_size
+        for name in names
+    ]
+    if setting.jobs == 1:
+        found = list(map(partial(_run_task, setting, options, changes, seed), names, sizes))
+    else:
+        quiet = replace(setting, report=_report, jobs=1)  # can be sent to the processes
+        with ProcessPoolExecutor(setting.jobs, get_context("spawn")) as processes:
+            found = list(processes.map(partial(_run_task, quiet, options, changes, seed), names, sizes))
+    return {"options": asdict(options), "tasks": dict(zip(names, found, strict=True))}
+
+
+def _run_task(
+    setting: Setting, options: LoopOptions, changes: Mapping[str, Any], seed: int, name: str, size: int
+) -> SeedResult:
+    task = read_task(setting.data, name, seed, size)
+    return TaskRun(setting, options, task, seed, changes).kept()
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
