@@ -16,13 +16,13 @@ from pathlib import Path
 import uvicorn
 
 from tagtrace.review.http.app import make_app
-from tagtrace.review.http.serve import listen
+from tagtrace.review.http.serve import configured, listen
 from tests.review.made import light_review
 
 
 def serve(sock: socket.socket, folder: Path) -> None:
     app = make_app(light_review(folder))
-    uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False)).run(sockets=[sock])
+    uvicorn.Server(configured(app)).run(sockets=[sock])
 
 
 def main(folder: Path) -> None:

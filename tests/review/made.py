@@ -68,8 +68,9 @@ class Client:
 
     def __init__(self, review: Review, reviewer: str | None = None, **app: Any) -> None:
         self.review = review
-        self.http = TestClient(make_app(review, **app), base_url=ADDRESS, raise_server_exceptions=False)
-        self.headers = {"X-Tagtrace": review.decisions.store.setting("csrf", "")}
+        gate = make_app(review, **app)
+        self.http = TestClient(gate, base_url=ADDRESS, raise_server_exceptions=False)
+        self.headers = {"X-Tagtrace": gate.guard.csrf}
         if reviewer is not None:
             self.headers["X-Reviewer"] = reviewer
 
@@ -138,9 +139,9 @@ def write_audit(folder: Path, findings: Sequence[Finding], patterns: Sequence[Pa
     (folder / "patterns.jsonl").write_text("".join(f"{one.to_line()}\n" for one in patterns))
 
 
-def make_project(folder: Path) -> ProjectFile:
+def make_project(folder: Path, num_documents: int = 30) -> ProjectFile:
     """Invented newswire whose planted errors are the findings, a small tagger and its index."""
-    corpus = generate(num_documents=30, random_share=0.05)
+    corpus = generate(num_documents=num_documents, random_share=0.05)
     write_invented(corpus, folder / "data")
     train = read_corpus(folder / "data" / "train.conll")
     labels = LabelSet.from_sentences(read_corpus(folder / "data" / "train_true.conll").sentences, "iob2")

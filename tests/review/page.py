@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tagtrace.review import Decision, Decisions, Review, Store
 from tagtrace.review.http.app import make_app
-from tagtrace.review.http.serve import listen
+from tagtrace.review.http.serve import configured, listen
 from tests.review.browser import Browser
 
 
@@ -89,7 +89,8 @@ class Server:
     def __init__(self, app: ASGIApp, port: int = 0) -> None:
         sock = listen("127.0.0.1", port)
         self.port: int = sock.getsockname()[1]
-        config = uvicorn.Config(app, log_level="critical", access_log=False, ws="none", timeout_graceful_shutdown=1)
+        config = configured(app)
+        config.timeout_graceful_shutdown = 1
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [sock]}, daemon=True)
         self._thread.start()
@@ -102,13 +103,20 @@ class Server:
         self._thread.join()
 
 
+def csrf_of(url: str) -> str:
+    """The token in the page of a server, which a POST needs."""
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        found = re.search(r'name="csrf" content="([^"]+)"', answer.read().decode())
+    assert found is not None
+    return found[1]
+
+
 class Api:
     """A client of the JSON API over HTTP, for example another reviewer."""
 
     def __init__(self, url: str, review: Review, reviewer: str) -> None:
         self.url, self.review = url, review
-        csrf = review.decisions.store.setting("csrf", "")
-        self.headers = {"X-Tagtrace": csrf, "X-Reviewer": reviewer, "Content-Type": "application/json"}
+        self.headers = {"X-Tagtrace": csrf_of(url), "X-Reviewer": reviewer, "Content-Type": "application/json"}
 
     def get(self, path: str) -> Any:
         return self._ask(urllib.request.Request(f"{self.url}/api/{path}", headers=self.headers))

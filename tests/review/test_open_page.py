@@ -85,6 +85,8 @@ def test_a_new_project_is_created(project_folder: Path, tmp_path: Path, served: 
     assert "tagger" not in saved
     assert served[0]["project"]["has"] == {"errors": False, "findings": False}
     assert served[0]["browser"]
+    review_project(folder, **parts_of(project_folder, "index", "data"), reading=ReadOptions(scheme="iob2"))
+    assert json.loads((folder / "project.json").read_text()) == saved, "the command can be repeated"
     dev = project_folder / "data" / "dev.conll"
     refused(r"project\.json: this project already has its data; leave it out, or edit the file", folder, data=dev)
     other = ReadOptions(scheme="iob1")

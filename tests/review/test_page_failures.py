@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tagtrace.review import Review
-from tests.review.page import Site, with_own_decisions
+from tests.review.page import Site, csrf_of, with_own_decisions
+
+
+def outboxes(site: Site) -> list[str]:
+    """What waits to be sent, for each project that the tab has shown."""
+    script = "return Object.keys(sessionStorage).map((name) => [name, sessionStorage[name]])"
+    return [one for name, one in site.browser.run(script) if name.startswith("tagtrace-outbox") and one != "[]"]
 
 
 def test_refused_decisions_are_taken_back(site: Site) -> None:
@@ -35,9 +41,7 @@ def test_an_answer_that_breaks_off_does_not_decide_twice(site: Site) -> None:
     site.faults.num_cut = 1
     site.browser.press("a", "r", "s")
     site.decisions(3)
-    site.browser.wait(
-        lambda: not site.browser.run("return sessionStorage.getItem('tagtrace-outbox').length > 2"), "all"
-    )
+    site.browser.wait(lambda: not outboxes(site), "all")
     site.browser.sees("#progress-text", "1 accepted · 1 rejected · 1 skipped")
     assert [row.action for row in site.rows] == ["accept", "reject", "skip"]
     assert site.browser.texts("#findings-list .badge")[:3] == ["✓ accepted", "✗ rejected", "» skipped"]
@@ -50,12 +54,33 @@ def test_decisions_wait_while_the_server_is_gone(site: Site, opened: Review, tmp
     browser.press("a", "s")
     browser.sees("#banner", "The server does not answer")
     browser.sees("#progress-text", "298 open")
-    # a new database has another token than the one in the open page
     before = browser.run("return document.querySelector('[name=csrf]').content")
-    site.start(with_own_decisions(opened, tmp_path / "new"), site.server.port)
-    assert site.review.decisions.store.setting("csrf", "") != before
+    for path in tmp_path.glob("decisions.sqlite*"):
+        path.unlink()
+    site.start(with_own_decisions(opened, tmp_path), site.server.port)
+    assert csrf_of(site.url) != before  # the open page has to learn the new one
     assert [row.action for row in site.decisions(2)] == ["accept", "skip"]
     browser.wait(lambda: not browser.text("#banner"), "the banner to go")
+
+
+def test_decisions_wait_while_another_project_is_open(site: Site, opened: Review, tmp_path: Path) -> None:
+    """Its server has the same address, so the page of the first one could decide in it."""
+    site.open()
+    browser, port = site.browser, site.server.port
+    site.stop()
+    site.start(with_own_decisions(opened, tmp_path / "another"), port)
+    browser.sees("#banner", "Another project, or another audit of this one, is open at this address now.")
+    browser.press("a", "s")
+    browser.sees("#pending", "2 decisions are waiting")
+    site.open()  # the page of the other project
+    browser.press("r")
+    assert [row.action for row in site.decisions(1)] == ["reject"]
+    assert len(outboxes(site)) == 1
+    site.stop()
+    site.start(with_own_decisions(opened, tmp_path), port)
+    site.open()
+    assert [row.action for row in site.decisions(2)] == ["accept", "skip"]
+    browser.wait(lambda: not browser.text("#banner") and not outboxes(site), "the banner to go")
 
 
 def test_decisions_on_their_way_outlive_a_reload(site: Site) -> None:

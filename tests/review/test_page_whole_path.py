@@ -44,16 +44,20 @@ class CommandSite:
         while found is None:
             line = self.process.stdout.readline()
             assert line, "the server stopped before it printed its address"
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-        self.url, self.port = found[0], int(found[1])
+            found = re.search(r"(http://127\.0\.0\.1:(\d+)/)\?token=(\S+)", line)
+        self.entrance, self.url, self.port, self.token = found[0], found[1], int(found[2]), found[3]
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self.url}api/{path}") as answer:
-            return json.load(answer)
+        return json.loads(self.get_bytes(path))
+
+    def get_bytes(self, path: str) -> bytes:
+        asked = urllib.request.Request(f"{self.url}api/{path}", headers={"Authorization": f"Bearer {self.token}"})
+        with urllib.request.urlopen(asked) as answer:
+            return answer.read()
 
     def progress(self, **counts: int) -> None:
         """Wait until the server reports these numbers."""
@@ -71,6 +75,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandSite]:
         folder.mkdir()
         build_whole(open_index(make_project(folder).index), 1)
     made = CommandSite(folder, browser)
+    browser.open(made.entrance)
     with browser.patient(120.0):
         browser.wait(lambda: made.get("project")["has"]["errors"], "the predictions")
     yield made
@@ -139,8 +144,7 @@ def test_from_an_error_to_the_corrected_file(site: CommandSite) -> None:
     expected = with_labels(with_labels(given, first["line"], first["proposed"]), second["line"], chosen)
     assert expected != given
     assert (site.folder / "export" / "train.conll").read_bytes() == expected
-    with urllib.request.urlopen(f"{site.url}api/export/data") as answer:
-        assert answer.read() == expected
+    assert site.get_bytes("export/data") == expected
     assert third["given"] != third["proposed"]
     assert not browser.complaints()
 
@@ -154,6 +158,11 @@ def test_a_killed_server_comes_back_and_nothing_is_lost(site: CommandSite) -> No
     browser.press("s", "s")
     browser.sees("#banner", "The server does not answer")
     site.start(site.port)
+    page = browser.driver.current_window_handle
+    browser.driver.switch_to.new_window("tab")
+    browser.open(site.entrance)  # the new server has another token
+    browser.driver.close()
+    browser.driver.switch_to.window(page)
     site.progress(skipped=before["skipped"] + 2)
     browser.wait(lambda: not browser.text("#banner"), "the banner to go")
 
@@ -161,6 +170,7 @@ def test_a_killed_server_comes_back_and_nothing_is_lost(site: CommandSite) -> No
 def test_two_browsers_see_each_other(site: CommandSite) -> None:
     one, other = site.browser, Browser()
     try:
+        other.open(site.entrance)
         for browser in (one, other):
             browser.open(f"{site.url}findings?status=all&rank=6")
             browser.wait(lambda browser=browser: "Finding 6" in browser.text("#detail h3"), "the finding")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from tagtrace._checks import DataError
-from tagtrace.review import ProjectFile, open_review, write_project_file
+from tagtrace.review import Decision, ProjectFile, Store, open_review, write_project_file
 from tagtrace.tagger import load_tagger
 from tests.review.made import Client
 
@@ -52,6 +53,22 @@ def test_findings_of_other_data_are_refused(project_folder: Path, tmp_path: Path
     with pytest.raises(DataError, match=r"finding 1 .* does not match .*train\.conll; audit this data again"):
         open_review(project_with(tmp_path, project_folder, audit=audit), "ada")
     assert not (tmp_path / "decisions.sqlite").exists()
+
+
+def test_decisions_that_cannot_be_read_are_refused(
+    project_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, asked = project_with(tmp_path, project_folder), list[Store]()
+
+    def fail(store: Store, _: int) -> list[Decision]:
+        asked.append(store)
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    monkeypatch.setattr(Store, "after", fail)
+    with pytest.raises(DataError, match=r"decisions\.sqlite: the decisions cannot be read \(database disk image"):
+        open_review(file, "ada")
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        asked[0].setting("name", "value")
 
 
 def test_a_tagger_in_memory_is_used(project_folder: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tagtrace._checks import OptionError
+from tagtrace._documents import real_path
 from tagtrace.data import ReadOptions
 from tagtrace.review.project import MARKER, ProjectFile, new_project, read_project_file, write_project_file
 from tagtrace.review.review import open_review
@@ -37,8 +38,8 @@ def review_project(
 
     If the folder has no ``project.json``, one is written for ``index`` and ``data`` and, optionally, ``dev`` and
     ``audit``. ``tagger`` is the folder of the index's tagger, if it was moved. An address that other machines can reach
-    needs ``allow_remote``; clients then need the token in the address. ``show`` is called with the address, ``note``
-    with each step. Explanations are computed on ``device``.
+    needs ``allow_remote``. ``show`` is called with the address, which has the token that clients need, ``note`` with
+    each step. Explanations are computed on ``device``.
     """
     for package in ("fastapi", "uvicorn"):
         if find_spec(package) is None:
@@ -70,8 +71,8 @@ def review_project(
 def _project(folder: Path, places: dict[str, Path], reading: ReadOptions | None) -> tuple[ProjectFile, bool]:
     """The project in the folder, or a new one, and whether it is new."""
     if places and (folder / MARKER).exists():
-        name = next(iter(places))
-        raise OptionError(f"{folder / MARKER}: this project already has its {name}; leave it out, or edit the file")
+        _check_same(read_project_file(folder), places)
+        places = {}
     if not {"index", "data"} <= places.keys():
         file = read_project_file(folder)
         if reading not in (None, ReadOptions(), file.reading):
@@ -81,6 +82,16 @@ def _project(folder: Path, places: dict[str, Path], reading: ReadOptions | None)
         if not place.exists():
             raise OptionError(f"{place}: does not exist; give the path of the {name}")
     return new_project(folder, reading, **places), True
+
+
+def _check_same(file: ProjectFile, places: dict[str, Path]) -> None:
+    """Raise unless a project has these places: the command that began it can be repeated."""
+    for name, place in places.items():
+        known: Path | None = getattr(file, name)
+        if known is None or real_path(known) != real_path(place):
+            raise OptionError(
+                f"{file.folder / MARKER}: this project already has its {name}; leave it out, or edit the file"
+            )
 
 
 def _login() -> str:

@@ -18,12 +18,28 @@ from pathlib import Path
 from typing import Any
 
 from tagtrace._checks import OptionError
+from tagtrace._documents import Document, check_recorded_path, read_document, real_path, recorded_path
 from tagtrace._files import file_moved_when_whole
 from tagtrace.data import ReadOptions
 
 MARKER = "project.json"
-REQUIRED = ("index", "data")
-OPTIONAL = ("dev", "audit", "tagger")
+PLACES = ("index", "data", "dev", "audit", "tagger")
+
+
+@dataclass(frozen=True)
+class ProjectDocument(Document):
+    """``project.json`` as it is written."""
+
+    index: str
+    data: str
+    dev: str | None = None
+    audit: str | None = None
+    tagger: str | None = None
+    reading: ReadOptions = field(default_factory=ReadOptions)
+
+    def __post_init__(self) -> None:
+        for name in PLACES:
+            check_recorded_path(name, getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -40,8 +56,10 @@ class ProjectFile:
     reading: ReadOptions = field(default_factory=ReadOptions)
 
     def __post_init__(self) -> None:
-        if self.data.resolve().parent == self.export.resolve():
-            raise OptionError(f"{self.data}: the export would overwrite this file; move it out of {self.export}")
+        export = real_path(self.folder) / self.export.name
+        for place in (self.data, self.dev, self.index, self.audit, self.tagger):
+            if place is not None and real_path(place).is_relative_to(export):
+                raise OptionError(f"{place}: an export could overwrite this; move it out of {self.export}")
 
     @property
     def decisions(self) -> Path:
@@ -54,19 +72,15 @@ class ProjectFile:
 
     @property
     def name(self) -> str:
-        return self.folder.resolve().name
+        return real_path(self.folder).name
 
 
 def read_project_file(folder: str | Path) -> ProjectFile:
     """Read and check the project file of a folder."""
     path = Path(folder) / MARKER
-    try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise OptionError(f"{folder}: has no {MARKER}; give the index and the data to create a project") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise OptionError(f"{path}: cannot be read as JSON ({error}); correct or delete it") from None
-    return _checked(path, saved)
+    if not path.exists():
+        raise OptionError(f"{folder}: has no {MARKER}; give the index and the data to create a project")
+    return _opened(path, read_document(path, ProjectDocument, remedy="correct or delete it", error=OptionError))
 
 
 def write_project_file(folder: str | Path, reading: ReadOptions | None = None, **places: Path | None) -> ProjectFile:
@@ -75,7 +89,7 @@ def write_project_file(folder: str | Path, reading: ReadOptions | None = None, *
     Paths inside the folder are written relative to it, so that the folder can be moved; all others are absolute.
     """
     path, saved = Path(folder) / MARKER, _saved(Path(folder), reading, places)
-    found = _checked(path, saved)
+    found = new_project(folder, reading, **places)
     with file_moved_when_whole(path) as stream:
         stream.write(json.dumps(saved, ensure_ascii=False, indent=1).encode())
     return found
@@ -83,7 +97,8 @@ def write_project_file(folder: str | Path, reading: ReadOptions | None = None, *
 
 def new_project(folder: str | Path, reading: ReadOptions | None = None, **places: Path | None) -> ProjectFile:
     """The project that ``write_project_file`` would create, without writing it."""
-    return _checked(Path(folder) / MARKER, _saved(Path(folder), reading, places))
+    named = {name: _written(place, Path(folder)) for name, place in places.items() if place is not None}
+    return _opened(Path(folder) / MARKER, ProjectDocument(**named, reading=reading or ReadOptions()))
 
 
 def _saved(folder: Path, reading: ReadOptions | None, places: Mapping[str, Path | None]) -> dict[str, Any]:
@@ -93,29 +108,14 @@ def _saved(folder: Path, reading: ReadOptions | None, places: Mapping[str, Path 
     return {**named, "reading": changed}
 
 
-def _checked(path: Path, saved: Any) -> ProjectFile:
-    if not isinstance(saved, dict):
-        raise OptionError(f"{path}: expected a JSON object with the keys index and data; correct or delete it")
-    unknown = [name for name in saved if name not in (*REQUIRED, *OPTIONAL, "reading")]
-    missing = [name for name in REQUIRED if not saved.get(name)]
-    if unknown or missing:
-        what = f"the key {missing[0]!r} is missing" if missing else f"the key {unknown[0]!r} is unknown"
-        raise OptionError(f"{path}: {what}; expected index and data, and optionally dev, audit, tagger and reading")
-    places = {name: saved[name] for name in (*REQUIRED, *OPTIONAL) if saved.get(name) is not None}
-    for name, place in places.items():
-        if not isinstance(place, str):
-            raise OptionError(f"{path}: {name} must be a path; got {place!r}")
-    opened = {name: path.parent / place for name, place in places.items()}
-    return ProjectFile(path.parent, **opened, reading=_reading(path, saved.get("reading", {})))
-
-
-def _reading(path: Path, saved: Any) -> ReadOptions:
-    known = asdict(ReadOptions())
-    if not isinstance(saved, Mapping) or any(name not in known for name in saved):
-        raise OptionError(f"{path}: reading must be an object with keys among {', '.join(known)}")
-    return ReadOptions(**{str(name): value for name, value in saved.items()})
+def _opened(path: Path, saved: ProjectDocument) -> ProjectFile:
+    places = {name: path.parent / place for name in PLACES if (place := getattr(saved, name)) is not None}
+    return ProjectFile(path.parent, **places, reading=saved.reading)
 
 
 def _written(place: Path, folder: Path) -> str:
-    inside = os.path.relpath(place.resolve(), folder.resolve())
-    return Path(inside).as_posix() if not inside.startswith(os.pardir) else str(place.resolve())
+    inside = os.path.relpath(real_path(place), real_path(folder))
+    found = Path(inside).as_posix() if not inside.startswith(os.pardir) else str(real_path(place))
+    if recorded_path(found).encode() != os.fsencode(found):
+        raise OptionError(f"{place}: its name is not UTF-8, so a project cannot record it; rename it")
+    return found

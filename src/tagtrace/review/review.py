@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 
 from tagtrace._checks import DataError, NoLabelsError, TagtraceError, check_type
+from tagtrace._documents import real_path
 from tagtrace.data import Corpus, Sentence, join_documents, read_corpus
 from tagtrace.findings import Audit, Change, Decided, Finding, Taught, finding_features, teach
 from tagtrace.findings.teaching.teach import first_tokens
 from tagtrace.index import Index, open_index
+from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.review.decisions.database import Store
 from tagtrace.review.decisions.decide import Decisions
 from tagtrace.review.decisions.export import decided_changes
@@ -43,8 +44,6 @@ class Review:
     note: str | None = None
     """What could not be loaded, and why."""
     jobs: Jobs = field(default_factory=Jobs)
-    exporting: threading.Lock = field(default_factory=threading.Lock)
-    """Held while an export is written."""
     teaching: Teaching = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,6 +52,13 @@ class Review:
     @property
     def data(self) -> TrainingData:
         return self.decisions.data
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the folder, the data and the findings: decisions of a page with another one do not belong here."""
+        store = self.decisions.store
+        parts = str(real_path(store.path)), content_fingerprint(self.data.corpus), self.data.audit
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
     @property
     def held(self) -> HeldOut | None:
@@ -97,7 +103,7 @@ def open_review(
     held, note = _held(file, tagger)
     data.prepare()
     file.folder.mkdir(parents=True, exist_ok=True)  # a new project gets its folder once all its parts could be opened
-    decisions = Decisions(data, Store(file.decisions))
+    decisions = _read_decisions(data, Store(file.decisions))
     model = Model(index, tagger, decisions, held, device)
     model.start()
     return Review(file.name, reviewer, decisions, file.export, model, note)
@@ -154,6 +160,8 @@ def teach_by_review(folder: str | Path, findings: Sequence[Finding]) -> tuple[li
 def _read(decisions: Decisions) -> tuple[list[Change], Known]:
     """What was decided; raises DataError if the database cannot be read or does not fit the data."""
     data, path = decisions.data, decisions.store.path
+    for number, problem in decisions.unreadable.items():
+        raise _unreadable(path, f"decision {number}: {problem}")
     try:
         with decisions.reading() as ledger:
             changes = list(decided_changes(ledger))
@@ -178,16 +186,19 @@ def _opened(folder: str | Path) -> Iterator[tuple[Decisions, Index]]:
     file = read_project_file(folder)
     index = open_index(file.index, tagger=file.tagger)
     data = _training_data(file, index)
-    with TemporaryDirectory() as empty:
-        store = Store(file.decisions if file.decisions.exists() else Path(empty) / "none.sqlite")
-        try:
-            try:
-                decisions = Decisions(data, store)
-            except (sqlite3.Error, ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
-                raise _unreadable(file.decisions, error) from None
-            yield decisions, index
-        finally:
-            store.close()
+    with closing(Store(file.decisions, read_only=True)) as store:
+        yield _read_decisions(data, store), index
+
+
+def _read_decisions(data: TrainingData, store: Store) -> Decisions:
+    """The decisions in a database; raises DataError, and closes it, if they cannot be read."""
+    try:
+        decisions = Decisions(data, store)
+        with decisions.reading():
+            return decisions
+    except (sqlite3.Error, ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
+        store.close()
+        raise _unreadable(store.path, error) from None
 
 
 def _training_data(file: ProjectFile, index: Index) -> TrainingData:

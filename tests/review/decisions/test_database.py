@@ -31,6 +31,35 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "decisions.sqlite")
 
 
+def everything(folder: Path) -> dict[str, bytes]:
+    """All files but the memory that SQLite shares between processes."""
+    return {path.name: path.read_bytes() for path in folder.glob("decisions.sqlite*") if path.suffix != ".sqlite-shm"}
+
+
+def test_reading_only_changes_no_file_and_sees_every_decision(tmp_path: Path) -> None:
+    path, client = tmp_path / "decisions.sqlite", Client(light_review(tmp_path))
+    client.decide(1)
+    before = everything(tmp_path)  # while a page is open, rows are in the write-ahead log
+    store = Store(path, read_only=True)
+    assert [row.rank for row in store.after(0)] == [1]
+    store.close()
+    assert everything(tmp_path) == before
+    client.review.close()
+    before = everything(tmp_path)
+    assert list(before) == ["decisions.sqlite"]
+    store = Store(path, read_only=True)
+    assert [row.rank for row in store.after(0)] == [1]
+    store.close()
+    assert everything(tmp_path) == before
+
+
+def test_reading_only_creates_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "decisions.sqlite", read_only=True)
+    assert store.after(0) == []
+    store.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_two_servers_of_one_project_lose_nothing(tmp_path: Path) -> None:
     """Two connections to one file, as two processes have, each used by two threads."""
     clients = [Client(light_review(tmp_path, name), name) for name in ("ada", "bob")]

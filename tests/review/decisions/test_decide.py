@@ -50,7 +50,7 @@ def test_other_boundaries_and_other_labels(ada: Client) -> None:
         ({"labels": ["B-ORG", "O", "B-CITY"]}, "unknown label 'B-CITY'"),
         ({"labels": None}, "needs labels"),
         ({"stop": 99}, "not a segment"),
-        ({"start": -1}, "not a segment"),
+        ({"start": -1}, "start is not valid"),
         ({"sentence_number": 1}, "no finding 2 in training sentence 1"),
         ({"sentence_number": 10**9, "rank": None}, "numbers are 0 to 39"),
         ({"rank": 4000}, "no finding 4000"),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from tagtrace.data import LabelSet, ReadOptions, read_corpus, write_corpus
+from tagtrace._folders import restore_folder
+from tagtrace.data import Corpus, LabelSet, ReadOptions, read_corpus, write_corpus
 from tagtrace.findings.fix import read_changes, replay
 from tagtrace.review import Decisions, Review, Store, TrainingData
-from tests.review.made import Client, light_review, write_light
+from tagtrace.review.decisions.export import export as write
+from tests.every_step import every_kill
+from tests.review.made import LABELS, Client, light_review, write_light
 
 
 def export(client: Client) -> tuple[bytes, int]:
@@ -160,7 +165,9 @@ def test_a_log_of_other_data_is_skipped_with_reasons(ada: Client) -> None:
     assert "the data has different labels there" in str(found["reasons"])
     assert "no sentence has the id 'nowhere'" in str(found["reasons"])
     how = "give a log that a review exported or a fix wrote"
-    assert import_log(ada, "[1, 2]", 400)["error"] == f"line 1 of the log is not a change; {how}"
+    endless = json.dumps({**change, "sentence": sentence, "stop": 10**12})
+    for line in ("[1, 2]", endless):
+        assert import_log(ada, line, 400)["error"] == f"line 1 of the log is not a change; {how}"
     assert ada.get("history")["total"] == 0
 
 
@@ -185,3 +192,127 @@ def test_json_lines_are_exported_in_their_own_format(tmp_path: Path) -> None:
     ada.post("export")
     expected = "\n".join([rows[0].replace("[1, 0]", "[2, 0]"), rows[1]])
     assert (tmp_path / "export" / "train.jsonl").read_text() == expected
+
+
+@pytest.mark.parametrize("name", ["changes.jsonl", "Changes.JSONL"])
+def test_data_with_the_name_of_the_log_keeps_both(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text('{"tokens": ["Delft", "won"], "labels": ["B-LOC", "O"]}\n')
+    data = TrainingData(read_corpus(path), LabelSet(("O", "B-LOC"), "iob2"))
+    ada = Client(Review("rows", "ada", Decisions(data, Store(tmp_path / "d.sqlite")), tmp_path / "export"))
+    ada.post("decisions", {"sentence_number": 0, "start": 0, "stop": 1, "action": "relabel", "labels": ["O"]})
+    answer = ada.post("export")
+    assert answer["files"] == [f"export/{name}", f"export/{name}.changes.jsonl"]
+    found = (tmp_path / "export" / name).read_text()
+    assert found == '{"tokens": ["Delft", "won"], "labels": ["O", "O"]}\n'
+    assert ada.http.get("/api/export/data").text == found
+    assert '"new": ["O"]' in ada.http.get("/api/export/log").text
+
+
+def test_a_link_to_the_data_is_not_exported_through(ada: Client, tmp_path: Path) -> None:
+    before = (tmp_path / "train.conll").read_bytes()
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "train.conll").symlink_to(tmp_path / "train.conll")
+    ada.decide(1)
+    assert "is the data to correct, which is never overwritten" in ada.post("export", status=400)["error"]
+    assert (tmp_path / "train.conll").read_bytes() == before
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+def test_nothing_is_written_or_read_through_a_link_in_the_place_of_the_folder(
+    ada: Client, tmp_path: Path, has_log: bool
+) -> None:
+    """A project may come from anybody, and its data may be called as a file of its reader."""
+    private = tmp_path / "elsewhere" / ".ssh"
+    private.mkdir(parents=True)
+    (private / "train.conll").write_text("precious")
+    if has_log:
+        (private / "changes.jsonl").write_text("")
+    before = private.stat().st_ino
+    (tmp_path / "export").symlink_to(private)
+    ada.decide(1)
+    assert "export: is a link, and nothing is written through it; remove it" in ada.post("export", status=400)["error"]
+    assert ada.http.get("/api/export/data").status_code == 404
+    assert ((private / "train.conll").read_text(), private.stat().st_ino) == ("precious", before)
+    (tmp_path / "export").unlink()
+    ada.post("export")
+
+
+def test_a_folder_of_somebody_else_is_not_exported_to(ada: Client, tmp_path: Path) -> None:
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "train.conll").write_text("precious")
+    assert "was not written by tagtrace" in ada.post("export", status=400)["error"]
+    assert (tmp_path / "export" / "train.conll").read_text() == "precious"
+
+
+def test_a_linked_file_in_the_folder_is_replaced_and_what_it_leads_to_stays(ada: Client, tmp_path: Path) -> None:
+    ada.post("export")
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "precious").chmod(0o666)
+    (tmp_path / "export" / "train.conll").unlink()
+    (tmp_path / "export" / "train.conll").symlink_to(tmp_path / "precious")
+    assert ada.http.get("/api/export/data").status_code == 404
+    assert export(ada)[0] == (tmp_path / "train.conll").read_bytes()
+    assert (tmp_path / "export" / "train.conll").stat().st_mode & 0o022 == 0
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_kill_at_any_step_leaves_data_and_log_of_one_export(ada: Client, can_exchange: bool) -> None:
+    folder, decisions = ada.review.export, ada.review.decisions
+    write(decisions, folder)
+    (folder / "notes[1].txt").write_text("precious")
+    (folder / "train.conll").chmod(0o600)
+
+    def files() -> tuple[bytes, bytes]:
+        return (folder / "train.conll").read_bytes(), (folder / "changes.jsonl").read_bytes()
+
+    old = files()
+    ada.decide(1)
+    write(decisions, folder)
+    new = files()
+    assert old[0] != new[0]
+    assert old[1] != new[1]
+
+    def prepare() -> None:
+        for name, content in zip(("train.conll", "changes.jsonl"), old, strict=True):
+            (folder / name).write_bytes(content)
+
+    for _ in every_kill(prepare, lambda: write(decisions, folder), stays_dead=True, can_exchange=can_exchange):
+        restore_folder(folder)
+        assert files() in (old, new)
+        write(decisions, folder)
+        assert files() == new
+        assert (folder / "notes[1].txt").read_text() == "precious"
+        assert (folder / "train.conll").stat().st_mode & 0o777 == 0o600
+        assert [path.name for path in folder.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_folder_is_exported_as_a_folder_and_downloaded_as_a_zip_file(tmp_path: Path) -> None:
+    text = "Club0 beat Delft .\nClub1 won ."
+    corpus = made_brat(tmp_path / "corpus", text)
+    data = TrainingData(corpus, LABELS, findings=[])
+    review = Review("folder", "ada", Decisions(data, Store(tmp_path / "decisions.sqlite")), tmp_path / "export")
+    client = Client(review)
+    body = {"sentence_number": 0, "start": 0, "stop": 1, "action": "relabel", "labels": ["B-ORG"]}
+    client.post("decisions", body)
+    for _ in range(2):
+        answer = client.post("export")
+        assert (answer["files"], answer["changed"]) == (["export/corpus", "export/changes.jsonl"], 1)
+        (review.export / "corpus" / "mine.md").write_text("stays")
+    assert (review.export / "corpus" / "sub" / "d.ann").read_text() == "T1\tORG 0 5\tClub0\n"
+    assert (review.export / "corpus" / "mine.md").read_text() == "stays"
+    response = client.http.get("/api/export/data")
+    with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
+        assert archive.read("corpus/sub/d.txt").decode() == text
+    assert (tmp_path / "corpus" / "sub" / "d.ann").read_text() == "T1\tLOC 0 5\tClub0\n"
+    again = replay(corpus, read_changes(review.export / "changes.jsonl"))
+    write_corpus(again.corpus, tmp_path / "copy")
+    assert (tmp_path / "copy" / "sub" / "d.ann").read_text() == "T1\tORG 0 5\tClub0\n"
+
+
+def made_brat(folder: Path, text: str) -> Corpus:
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "d.txt").write_text(text)
+    (folder / "sub" / "d.ann").write_text("T1\tLOC 0 5\tClub0\n")
+    return read_corpus(folder)

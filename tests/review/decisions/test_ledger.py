@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
 
 import pytest
 
-from tagtrace.review import Decisions, Store
-from tests.review.made import Client, light_data, light_review
+from tagtrace.review import Decision, Decisions, Store
+from tagtrace.review.decisions.ledger import Ledger, Place, outcome
+from tests.review.made import Client, light_data, light_review, write_light
 
 
 @pytest.mark.parametrize(("action", "status"), [("reject", "rejected"), ("skip", "skipped"), ("reopen", "open")])
@@ -99,6 +102,71 @@ def test_segments_that_overlap_can_be_in_conflict(ada: Client, bob: Client) -> N
     assert answer["conflict"]
     assert ada.get("findings/2")["conflict"]
     assert ada.get("changes", since=1)["ranks"] == [2]
+
+
+def in_conflict(ledger: Ledger) -> set[Place]:
+    """The places in conflict in the first sentence, from the definition, decision by decision."""
+    found = set[Place]()
+    places = [place for place in {ledger.place_of(row) for row in ledger.rows.values()} if ledger.current(place)]
+    for place in places:
+        later = ledger.current(place)
+        for other_place in places:
+            reviewers = dict[str, Decision]()
+            for row in ledger.in_force(other_place):
+                reviewers.setdefault(row.reviewer, row)
+            for earlier in reviewers.values():
+                assert later is not None
+                seen = later.base if later.base is not None and later.base < later.id else 0
+                if earlier.reviewer != later.reviewer and seen < earlier.id < later.id and differ(later, earlier):
+                    found |= {place, other_place}
+    return found
+
+
+def differ(one: Decision, other: Decision) -> bool:
+    mine, theirs = (dict(enumerate(outcome(row) or (), row.start)) for row in (one, other))
+    return any(mine[t] != theirs[t] for t in mine.keys() & theirs.keys())
+
+
+def some_decisions(rng: random.Random) -> list[Decision]:
+    """Decisions on segments of the first sentence, by reviewers who have seen some of the others."""
+    given, found = ("B-LOC", "O", "B-ORG", "I-ORG", "I-ORG", "O"), list[Decision]()
+    for number in range(1, rng.randint(4, 20)):
+        start = rng.randrange(5)
+        stop = min(start + rng.randint(1, 3), 6)
+        action = rng.choice(["relabel", "relabel", "relabel", "reject", "skip", "reopen"])
+        labels = tuple(rng.choices(["O", "B-LOC"], k=stop - start)) if action == "relabel" else None
+        found.append(Decision(
+            "", rng.choice("abc"), f"{number}", action, None, "made", 0, "", start, stop, given[start:stop], labels, "",
+            rng.choice([None, rng.randrange(25)]), f"{number}", id=number,
+        ))  # fmt: skip
+    return found
+
+
+def test_conflicts_are_those_of_the_definition(tmp_path: Path) -> None:
+    write_light(tmp_path)
+    data, rng, num_conflicts = light_data(tmp_path), random.Random(0), 0
+    for _ in range(2000):
+        ledger = Ledger(data)
+        ledger.add(some_decisions(rng))
+        assert set(ledger.conflicts()[0]) == in_conflict(ledger)
+        num_conflicts += ledger.num_conflicts()
+    assert num_conflicts > 2000
+
+
+def test_many_decisions_on_one_sentence_keep_nobody_waiting(tmp_path: Path) -> None:
+    """Two reviewers who decide on all segments of a long sentence: pairs of decisions would take minutes."""
+    (tmp_path / "train.conll").write_text("".join(f"w{number} O\n" for number in range(100)) + "\nClub1 B-LOC\n")
+    ledger = Ledger(light_data(tmp_path))
+    segments = [(start, stop) for start in range(100) for stop in range(start + 1, 100)]
+    for last, reviewer in ((0, "ada"), (len(segments), "bob")):
+        ledger.add(
+            Decision("", reviewer, reviewer, "reject", None, "made", 0, "", start, stop, ("O",) * (stop - start), None,
+                     "", None, f"{reviewer}{start}:{stop}", id=last + number)
+            for number, (start, stop) in enumerate(segments, start=1)
+        )  # fmt: skip
+    begun = time.process_time()
+    assert ledger.num_conflicts() == 0
+    assert time.process_time() - begun < 20
 
 
 def test_decisions_outlive_the_server_and_other_audits(tmp_path: Path) -> None:

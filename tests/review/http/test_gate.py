@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import socket
+import time
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
+from fastapi.testclient import TestClient
 
 from tagtrace._checks import OptionError
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.review import Decisions, Review, Store, TrainingData
 from tagtrace.review.http.app import make_app
-from tagtrace.review.http.gate import MAX_BODY, MAX_IMPORT
-from tagtrace.review.http.serve import address, check_host, listen
+from tagtrace.review.http.gate import MAX_BODY, MAX_IMPORT, Gate, Guard
+from tagtrace.review.http.serve import address, check_host, listen, serve
 from tests.review.made import Client, light_review
 
 DECISION = {"rank": 1, "sentence_number": 0, "start": 0, "stop": 1, "action": "accept"}
@@ -140,9 +143,69 @@ def test_the_page_has_the_header(ada: Client) -> None:
 
 def test_a_page_that_is_open_outlives_the_server(tmp_path: Path) -> None:
     first = light_review(tmp_path)
-    headers = Client(first).headers
+    old = Client(first).headers
     first.close()
-    assert Client(light_review(tmp_path)).headers == headers
+    again = Client(light_review(tmp_path))
+    refused(again, post(again, old), 403)
+    (new,) = re.findall(r'<meta name="csrf" content="([^"]+)">', again.http.get("/findings").text)
+    assert post(again, {"X-Tagtrace": new}).status_code == 201
+
+
+def test_the_token_of_the_page_is_on_no_disk_and_comes_from_none(tmp_path: Path) -> None:
+    review = light_review(tmp_path)
+    review.decisions.store.setting("csrf", "known-to-whoever-made-this-file")  # as earlier versions did
+    ada = Client(review)
+    refused(ada, post(ada, {"X-Tagtrace": "known-to-whoever-made-this-file"}), 403)
+    ada.decide(1)
+    token = ada.headers["X-Tagtrace"].encode()
+    assert not any(token in path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+
+
+OTHER = "another project, or another audit of it, is open at this address now; reload the page"
+
+
+def project_of(client: Client) -> dict[str, str]:
+    """The header with the project of a page that is open."""
+    (found,) = re.findall(r'<meta name="project" content="([0-9a-f]+)">', client.http.get("/findings").text)
+    return {"X-Tagtrace-Project": found}
+
+
+def test_a_page_of_another_project_decides_nothing(ada: Client, tmp_path: Path) -> None:
+    """Its server was stopped, and this one was started at the same address: origin and cookie are the same."""
+    own, folder = project_of(ada), tmp_path / "copy"
+    assert post(ada, own).status_code == 201
+    ada.review.close()
+    shutil.copytree(tmp_path, folder)  # with the token of its page
+    other = Client(light_review(folder))
+    before = other.get("history")
+    for path in ("decisions", "decisions/bulk", "undo", "redo", "export", "import", "teach", "jobs"):
+        response = post(other, own, f"/api/{path}")
+        assert (response.status_code, response.json()["error"]) == (409, OTHER)
+        assert response.headers["x-tagtrace-project"]
+    for path in ("/findings", "/api/project", "/api/changes"):  # nor does it learn the token, or show what is here
+        assert other.http.get(path, headers=own).status_code == 409
+    assert post(other, {**own, "X-Tagtrace": "that of the other project"}).status_code == 409
+    assert other.get("history") == before
+    assert post(other, project_of(other)).status_code == 201
+    other.review.close()
+
+
+def test_a_page_of_another_audit_decides_nothing(ada: Client) -> None:
+    """The same rank is of another finding by now."""
+    own = project_of(ada)
+    ada.review.data.audit = "another"
+    again = Client(ada.review)
+    assert post(again, own).status_code == 409
+    assert post(again, project_of(again)).status_code == 201
+
+
+def test_a_page_outlives_its_database(tmp_path: Path) -> None:
+    first = light_review(tmp_path)
+    own = project_of(Client(first))
+    first.close()
+    for path in tmp_path.glob("decisions.sqlite*"):
+        path.unlink()
+    assert project_of(Client(light_review(tmp_path))) == own
 
 
 def test_bodies_are_limited(ada: Client) -> None:
@@ -247,36 +310,153 @@ def test_text_is_sent_as_json_and_never_in_the_page(tmp_path: Path) -> None:
     assert download.headers["content-disposition"].startswith("attachment")
 
 
-@pytest.fixture
-def remote(tmp_path: Path) -> Client:
-    return Client(light_review(tmp_path), token=TOKEN, cookie="tagtrace-8321")
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+BROWSER = {"Accept": "text/html,*/*;q=0.8", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 
 
-def test_other_machines_need_the_token(remote: Client) -> None:
-    for path in ("/", "/api/project", "/static/core/api.js", "/?token=wrong", "/?token="):
-        assert remote.http.get(path, headers={"Host": "box:8321"}).status_code == 401
-    assert post(remote, {"Host": "box:8321"}).status_code == 401
-    bearer = {"Host": "box:8321", "Authorization": f"Bearer {TOKEN}"}
-    assert remote.http.get("/api/project", headers=bearer).status_code == 200
-    assert post(remote, bearer).status_code == 201
-    assert post(remote, {**bearer, "Origin": "http://evil.example"}).status_code == 403
-    assert post(remote, {**bearer, "X-Tagtrace": "wrong"}).status_code == 403
+@pytest.fixture(params=[False, True], ids=["loopback", "remote"])
+def locked(tmp_path: Path, request: pytest.FixtureRequest) -> Client:
+    return Client(light_review(tmp_path), token=TOKEN, cookie="tagtrace-8321", is_remote=request.param)
 
 
-def test_the_token_becomes_a_cookie(remote: Client) -> None:
-    response = remote.http.get(f"/findings?rank=3&token={TOKEN}", follow_redirects=False)
-    assert response.status_code == 303
-    assert response.headers["location"] == "/findings?rank=3"
+def test_everybody_needs_the_token(locked: Client) -> None:
+    """Other users of this machine can reach 127.0.0.1 as its owner does."""
+    for path in (
+        "/",
+        "/findings",
+        "/api/project",
+        "/static/core/api.js",
+        "/?token=wrong",
+        "/?token=",
+        "/api/openapi.json",
+    ):
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Cookie": "tagtrace-8321=wrong"},
+            {"Cookie": ";=;"},
+        ):
+            response = locked.http.get(path, headers=headers)
+            assert response.status_code == 401
+            assert locked.headers["X-Tagtrace"] not in response.text
+    assert post(locked, {}).status_code == 401
+    assert locked.http.get("/api/project", headers=BEARER).status_code == 200
+    assert post(locked, BEARER).status_code == 201
+    assert post(locked, {**BEARER, "Origin": "http://evil.example"}).status_code == 403
+    assert post(locked, {**BEARER, "X-Tagtrace": "wrong"}).status_code == 403
+
+
+def test_only_a_remote_server_answers_to_any_name(tmp_path: Path) -> None:
+    review = light_review(tmp_path)
+    for is_remote, status in ((False, 421), (True, 200)):
+        client = Client(review, token=TOKEN, is_remote=is_remote)
+        assert client.http.get("/api/project", headers={"Host": "box:8321", **BEARER}).status_code == status
+
+
+def test_a_browser_without_the_token_gets_one_plain_page(locked: Client) -> None:
+    response = locked.http.get("/findings?rank=3", headers={**BROWSER, "Sec-Fetch-Site": "none"})
+    assert response.status_code == 401
+    assert "Open the address that the server printed" in response.text
+    assert "csrf" not in response.text
+
+
+def test_the_token_becomes_a_cookie(locked: Client) -> None:
+    response = locked.http.get(f"/findings?rank=3&token={TOKEN}")
+    assert response.status_code == 200
+    assert 'content="0; url=/findings?rank=3"' in response.text
+    assert TOKEN not in response.text
     cookie = response.headers["set-cookie"]
-    assert cookie.startswith("tagtrace-8321=")
-    assert "HttpOnly" in cookie
-    assert "SameSite=Lax" in cookie
-    assert remote.http.get("/api/project").status_code == 200  # the client keeps it
-    followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
-    assert remote.http.get("/findings?rank=3", headers=followed).status_code == 200  # a link in a colleague's message
-    assert post(remote, followed).status_code == 403
-    elsewhere = remote.http.get(f"//evil.example/?token={TOKEN}", follow_redirects=False)
-    assert not elsewhere.headers.get("location", "/").startswith("//")
+    assert cookie == f"tagtrace-8321={TOKEN}; Path=/; HttpOnly; SameSite=Strict"
+    assert locked.http.get("/api/project").status_code == 200  # the client keeps it
+    followed = {**BROWSER, "Sec-Fetch-Site": "cross-site"}
+    assert post(locked, followed).status_code == 403
+    elsewhere = locked.http.get(f"//evil.example/?token={TOKEN}&x=<'\"")
+    assert "//evil" not in elsewhere.text
+    assert "<'" not in elsewhere.text
+
+
+NAMED = f"tagtrace-8321={TOKEN}"
+
+
+@pytest.mark.parametrize("cookie", [NAMED, f"a=1;{NAMED};b", f"tagtrace-8321=old; {NAMED}", f'x="; {NAMED}'])
+def test_the_cookie_is_found_among_others(locked: Client, cookie: str) -> None:
+    """Those of other ports of this machine come with it, and a page there can set one of the same name."""
+    assert locked.http.get("/api/project", headers={"Cookie": cookie}).status_code == 200
+
+
+@pytest.mark.parametrize("cookie", [f'tagtrace-8321="{TOKEN}"', f"x{NAMED}", f"a={NAMED}"])
+def test_what_is_almost_the_cookie_is_not(locked: Client, cookie: str) -> None:
+    assert locked.http.get("/api/project", headers={"Cookie": cookie}).status_code == 401
+
+
+@pytest.mark.parametrize("cookie", ['tagtrace-8321="%s"' % (r"\"" * 100_000), "tagtrace-8321=;" * 20_000])
+def test_a_long_cookie_is_read_at_once(locked: Client, cookie: str) -> None:
+    """Whoever has no token must not keep the others waiting: with ``http.cookies`` this took a minute."""
+    begin = time.monotonic()
+    assert locked.http.get("/api/project", headers={"Cookie": cookie}).status_code == 401
+    assert time.monotonic() - begin < 5
+
+
+ELSEWHERE = (
+    "/%09/evil.example/x", "/%0a/evil.example", "/%0d%09%5cevil.example/", "/%5c%5cevil.example", "//evil.example",
+    "/%2f%2fevil.example", "/%00/evil.example", "/x%22%3e%3cscript%3e", "/%e2%80%a8/evil.example", "/%ff//evil.example",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ELSEWHERE)
+def test_no_address_goes_on_to_another_host(locked: Client, path: str) -> None:
+    """Browsers leave out tabs and line ends, take backslashes for slashes, and two slashes begin a host."""
+    link = {**BROWSER, "Sec-Fetch-Site": "cross-site"}
+    for response in (locked.http.get(path, headers=link), locked.http.get(f"{path}?token={TOKEN}")):
+        assert response.status_code == 200
+        for pattern in ('content="0; url=([^"]*)"', 'href="([^"]*)"'):
+            (found,) = re.findall(pattern, response.text)
+            assert re.fullmatch(r"/([\w.~%-][\w.~%/-]*)?", found, re.ASCII), found
+
+
+def test_a_link_in_a_colleagues_message_works(locked: Client) -> None:
+    """A browser sends the cookie with the next request, which our own page asks for."""
+    response = locked.http.get("/findings?rank=3", headers={**BROWSER, "Sec-Fetch-Site": "cross-site"})
+    assert 'content="0; url=/findings?rank=3"' in response.text
+    assert "set-cookie" not in response.headers
+
+
+def test_a_length_given_in_two_ways_is_refused(ada: Client) -> None:
+    headers = {"Content-Length": "2", "Transfer-Encoding": "chunked", "Content-Type": "application/json"}
+    for method in ("POST", "GET"):
+        response = ada.http.request(method, "/api/undo", content=b"{}", headers={**ada.headers, **headers})
+        assert response.status_code == 400
+        assert "both Content-Length and Transfer-Encoding" in response.json()["error"]
+        assert response.headers["connection"] == "close"
+
+
+def test_a_server_always_has_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, and opened through a page that only this user can read: all users see a browser's arguments."""
+    said, opened, seen = list[str](), list[str](), list[Any]()
+
+    class Server:
+        def __init__(self, config: Any) -> None:
+            seen.append(config.app)
+
+        def run(self, sockets: list[socket.socket]) -> None:
+            sockets[0].close()
+            while not opened:
+                time.sleep(0.01)
+
+    def open_page(address: str) -> None:
+        path = Path(unquote(urlsplit(address).path))
+        assert path.parent.stat().st_mode & 0o077 == 0
+        opened.append(path.read_text())
+
+    monkeypatch.setattr("uvicorn.Server", Server)
+    monkeypatch.setattr("webbrowser.open", open_page)
+    serve(light_review(tmp_path), port=0, say=said.append)
+    (token,) = parse_qs(urlsplit(said[0]).query)["token"]
+    assert len(token) > 30
+    assert f'url={said[0]}"' in opened[0]
+    http = TestClient(seen[0], base_url="http://127.0.0.1")
+    assert http.get("/api/project").status_code == 401
+    assert http.get("/api/project", headers={"Authorization": f"Bearer {token}"}).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.4", "::", "example.org"])
@@ -289,9 +469,37 @@ def test_other_addresses_need_a_flag(host: str) -> None:
 def test_the_address_that_is_printed() -> None:
     with listen("127.0.0.1", 0) as sock:
         port = sock.getsockname()[1]
-        assert address(sock, "127.0.0.1", None) == f"http://127.0.0.1:{port}/"
+        assert address(sock, "127.0.0.1", "abc") == f"http://127.0.0.1:{port}/?token=abc"
         assert address(sock, "0.0.0.0", "abc") == f"http://{socket.gethostname()}:{port}/?token=abc"
         with pytest.raises(OptionError, match=f"cannot listen at 127.0.0.1:{port}"):
             listen("127.0.0.1", port)
     with listen("127.0.0.1", None) as first, listen("127.0.0.1", None) as second:
         assert first.getsockname()[1] != second.getsockname()[1]
+
+
+def test_ctrl_c_while_the_server_starts_ends_it() -> None:
+    """It cancels what waits for the end of the server: the application shuts down, and nothing is raised."""
+    received = list[str]()
+
+    async def app(_: Any, receive: Any, send: Any) -> None:
+        for _ in range(2):
+            message = await receive()
+            received.append(message["type"])
+            await send({"type": f"{message['type']}.complete"})
+
+    async def start_and_cancel() -> list[str]:
+        sent, messages = list[str](), asyncio.Queue[MutableMapping[str, Any]]()
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message["type"])
+
+        await messages.put({"type": "lifespan.startup"})
+        running = asyncio.create_task(Gate(app, Guard("csrf"))({"type": "lifespan"}, messages.get, send))
+        while not sent:
+            await asyncio.sleep(0)
+        running.cancel()
+        await running
+        return sent
+
+    assert asyncio.run(start_and_cancel()) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert received == ["lifespan.startup", "lifespan.shutdown"]

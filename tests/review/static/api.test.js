@@ -5,7 +5,7 @@ import { answers, json, lost, requests } from "./browser_stub.js";
 import * as api from "../../../src/tagtrace/review/static/core/api.js";
 
 const seen = [];
-api.watch((isThere) => seen.push(isThere));
+api.watch((problem) => seen.push(problem.split(" ", 1)[0]));
 
 afterEach(() => {
   assert.deepEqual(answers, [], "every answer was asked for");
@@ -17,8 +17,8 @@ test("a GET has its parameters in the address, and no header that names a review
   answers.push(json({ total: 3 }));
   assert.deepEqual(await api.get("findings", { text: "a&b", offset: 0 }), { total: 3 });
   assert.equal(requests[0].address, "/api/findings?text=a%26b&offset=0");
-  assert.deepEqual(requests[0].headers, {});
-  assert.deepEqual(seen, [true]);
+  assert.deepEqual(requests[0].headers, { "X-Tagtrace-Project": "match-reports" });
+  assert.deepEqual(seen, [""]);
 });
 
 test("another reviewer is named in a header, percent-encoded", async () => {
@@ -44,16 +44,16 @@ test("a refusal tells the server's line", async () => {
     assert.equal(error.message, "there is no finding 9");
     return true;
   });
-  assert.deepEqual(seen, [true]);
+  assert.deepEqual(seen, [""]);
 });
 
 test("no answer, a broken answer and an error of the server may be tried again", async () => {
   const cut = () => new Response('{"total"', { status: 200 });
-  for (const answer of [lost, cut, json({ error: "busy" }, 503), () => new Response("<html>", { status: 500 })]) {
+  for (const answer of [lost, cut, json({ error: "busy" }, 503), json({ error: "no token" }, 401), () => new Response("<html>", { status: 500 })]) {
     answers.push(answer);
     await assert.rejects(api.get("project"), api.Gone);
   }
-  assert.deepEqual(seen, [false, true, true, true]);
+  assert.deepEqual(seen, ["The", "", "", "", ""]);
 });
 
 test("a POST sends the token; a new one is read from the page after a restart", async () => {
@@ -65,8 +65,35 @@ test("a POST sends the token; a new one is read from the page after a restart", 
   assert.deepEqual(requests.at(-1).body, { rank: 1 });
 });
 
+test("two POSTs that are refused together both use the new token", async () => {
+  const page = () => new Response('<meta name="csrf" content="third-token">');
+  const stale = json({ error: "stale" }, 403);
+  answers.push(stale, stale, page, page, json({ id: 1 }, 201), json({ id: 2 }, 201));
+  assert.deepEqual(await Promise.all([api.post("decisions", {}), api.post("decisions", {})]), [{ id: 1 }, { id: 2 }]);
+  assert.equal(requests.at(-1).headers["X-Tagtrace"], "third-token");
+});
+
+test("a POST may be sent again if the server is gone before it tells its new token", async () => {
+  for (const answer of [lost, json({ error: "no token" }, 401)]) {
+    answers.push(json({ error: "stale" }, 403), answer);
+    await assert.rejects(api.post("decisions", {}), api.Gone);
+  }
+});
+
 test("a POST that is refused with the right token is not repeated", async () => {
-  const page = () => new Response('<meta name="csrf" content="second-token">');
+  const page = () => new Response('<meta name="csrf" content="third-token">');
   answers.push(json({ error: "another page" }, 403), page);
   await assert.rejects(api.post("decisions", {}), api.Refused);
+});
+
+test("another project at this address is told from other conflicts, and its token is not taken", async () => {
+  const other = (_address, { headers }) => {
+    assert.equal(headers["X-Tagtrace-Project"], "match-reports");
+    return new Response("{}", { status: 409, headers: { "X-Tagtrace-Project": "another" } });
+  };
+  answers.push(json({ error: "stale" }, 403), other, other, json({ error: "the key was used" }, 409));
+  await assert.rejects(api.post("decisions", {}), api.Refused); // it came between the two requests
+  await assert.rejects(api.post("decisions", {}), api.Gone);
+  await assert.rejects(api.post("decisions", {}), (error) => error.status === 409);
+  assert.deepEqual(seen, ["", "Another", ""]);
 });

@@ -89,7 +89,7 @@ const stubs = {
     hidden: false,
     addEventListener: listen,
     getElementById: element,
-    querySelector: (selector) => (selector.startsWith("meta") ? { content: "first-token" } : null),
+    querySelector: (selector) => (selector.startsWith("meta") ? { content: selector.includes("csrf") ? "first-token" : "match-reports" } : null),
   },
   addEventListener: listen,
   location: { pathname: "/", search: "" },

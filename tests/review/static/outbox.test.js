@@ -4,7 +4,7 @@ import test, { afterEach } from "node:test";
 import { answers, emit, json, lost, requests, settle, tick } from "./browser_stub.js";
 import * as outbox from "../../../src/tagtrace/review/static/core/outbox.js";
 
-const kept = () => JSON.parse(sessionStorage.getItem("tagtrace-outbox"));
+const kept = () => JSON.parse(sessionStorage.getItem("tagtrace-outbox-match-reports"));
 const sent = () => requests.map((one) => one.body.text);
 
 afterEach(() => {
@@ -72,6 +72,19 @@ test("when the server is back, what waits is sent at once", async () => {
   assert.deepEqual(sent(), ["a", "a"]);
 });
 
+test("what the server of another project refuses is kept for its own", async () => {
+  const other = () => new Response('{"error":"another project"}', { status: 409, headers: { "X-Tagtrace-Project": "another" } });
+  answers.push(other, json({ id: 1 }));
+  let isRefused = false;
+  outbox.send("decisions", { text: "a" }, { refused: () => (isRefused = true) });
+  await settle();
+  assert.equal(isRefused, false);
+  assert.equal(kept().length, 1);
+  outbox.hurry();
+  await settle();
+  assert.deepEqual(sent(), ["a", "a"]);
+});
+
 test("a refusal is reported and does not stop the next request", async () => {
   answers.push(json({ error: "no such label" }, 400), json({ id: 2 }));
   let reason = "";
@@ -123,10 +136,10 @@ test("what waits is kept for a reload and sent then, with its keys", async () =>
 });
 
 test("damaged notes of what waited are thrown away", () => {
-  sessionStorage.setItem("tagtrace-outbox", "{");
+  sessionStorage.setItem("tagtrace-outbox-match-reports", "{");
   outbox.resume();
-  assert.equal(sessionStorage.getItem("tagtrace-outbox"), null);
-  sessionStorage.setItem("tagtrace-outbox", "[]");
+  assert.equal(sessionStorage.getItem("tagtrace-outbox-match-reports"), null);
+  sessionStorage.setItem("tagtrace-outbox-match-reports", "[]");
 });
 
 test("closing the page is questioned only while a request fails", async () => {

@@ -14,43 +14,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tagtrace._checks import DataError, OptionError
-
-PATIENCE = 20.0
-"""Maximum number of seconds to wait while another process writes."""
-
-_SCHEMA = """
-create table if not exists setting(name text primary key, value text not null) without rowid;
-create table if not exists decision(
-    id integer primary key,
-    time text not null,
-    reviewer text not null,
-    batch text not null,
-    action text not null,
-    rank integer,
-    audit text not null,
-    sentence_number integer not null,
-    sentence text not null,
-    start integer not null,
-    stop integer not null,
-    given text not null,
-    labels text,
-    note text not null,
-    base integer,
-    key text not null unique,
-    undoes integer references decision(id)
-);
-create trigger if not exists decision_is_kept before delete on decision
-    begin select raise(abort, 'decisions are never deleted'); end;
-create trigger if not exists decision_is_final before update on decision
-    begin select raise(abort, 'decisions are never changed'); end;
-"""
+from tagtrace._checks import DataError
+from tagtrace._documents import parse_document
+from tagtrace.review.decisions.database_file import SCHEMA, in_time, open_copy, open_to_write
 
 _COLUMNS = (
     "time", "reviewer", "batch", "action", "rank", "audit", "sentence_number", "sentence", "start", "stop", "given",
     "labels", "note", "base", "key", "undoes",
 )  # fmt: skip
+_NUMBERS = ("id", "rank", "sentence_number", "start", "stop", "base", "undoes")
+_OPTIONAL = ("rank", "labels", "base", "undoes")
 _INSERT = f"insert into decision({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"
 _SELECT = f"select id, {', '.join(_COLUMNS)} from decision"
 
@@ -88,21 +63,19 @@ class Store:
     """An open database of decisions. All methods can be called from any thread."""
 
     path: Path
+    unreadable: dict[int, str]
+    """Why a row could not be read, by its id; ``after`` leaves such rows out."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        """With ``read_only``, the decisions are read into memory, none if there is no file; no file is changed."""
+        self.path, self.unreadable = Path(path), {}
         self._lock = threading.RLock()
         try:
-            self._connection = sqlite3.connect(
-                self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
-            )
-            (mode,) = self._connection.execute("pragma journal_mode = wal").fetchone()
-            if mode != "wal":
-                raise OptionError(f"{self.path}: this disk does not support write-ahead logs; use a local folder")
+            self._connection = open_copy(self.path) if read_only else open_to_write(self.path)
             self._connection.execute("pragma synchronous = full")
             self._connection.execute("pragma foreign_keys = on")
             self._rename_old_column()
-            self._connection.executescript(_SCHEMA)
+            self._connection.executescript(SCHEMA)
         except sqlite3.Error as error:
             raise DataError(f"{self.path}: not a database of decisions ({error}); repair it or move it away") from None
 
@@ -111,6 +84,15 @@ class Store:
         columns = [row[1] for row in self._connection.execute("pragma table_info(decision)")]
         if "chain" in columns:
             self._connection.execute("alter table decision rename column chain to sentence_number")
+
+    def damage(self) -> str | None:
+        """What SQLite finds wrong with the database; None if nothing."""
+        try:
+            with in_time(self._connection):
+                (answer,) = self._connection.execute("pragma integrity_check(1)").fetchone()
+        except sqlite3.Error as error:
+            return str(error)
+        return None if answer == "ok" else str(answer)
 
     def close(self) -> None:
         with self._lock:
@@ -136,21 +118,35 @@ class Store:
         values["labels"] = None if one.labels is None else json.dumps(one.labels)
         for name in ("sentence", "note", "reviewer"):  # SQLite cannot store lone surrogates
             values[name] = values[name].encode("utf-8", "backslashreplace").decode()
-        found = self._connection.execute(_INSERT, [values[name] for name in _COLUMNS]).lastrowid
-        assert found is not None
-        return found
+        found = self._connection.execute(_INSERT, [values[name] for name in _COLUMNS])
+        if found.rowcount != 1 or found.lastrowid is None:
+            raise sqlite3.IntegrityError("the row was not added")
+        return found.lastrowid
 
     def after(self, last: int) -> list[Decision]:
         """The decisions whose id is larger than ``last``, by id."""
+        found = list[Decision]()
         with self._lock:
-            rows = self._connection.execute(f"{_SELECT} where id > ? order by id", (last,)).fetchall()
-        return [_decision(row) for row in rows]
+            for row in self._connection.execute(f"{_SELECT} where id > ? order by id", (last,)):
+                if row[0] <= last:  # pages that lead to each other have no end
+                    raise DataError(f"{self.path}: its rows are not in order, so it is damaged; restore a copy")
+                last = row[0]
+                try:
+                    found.append(_decision(row))
+                except ValueError as error:
+                    self.unreadable[row[0]] = str(error)
+        return found
 
     def with_key(self, key: str) -> Decision | None:
         """The decision with a key; None if there is none."""
         with self._lock:
             row = self._connection.execute(f"{_SELECT} where key = ?", (key,)).fetchone()
-        return None if row is None else _decision(row)
+        if row is None:
+            return None
+        try:
+            return _decision(row)
+        except ValueError as error:
+            raise DataError(f"{self.path}: decision {row[0]} has this key and cannot be read ({error})") from None
 
     def setting(self, name: str, value: str) -> str:
         """A value that is saved with the decisions; if ``name`` has no value yet, ``value`` is saved."""
@@ -160,8 +156,21 @@ class Store:
         return found
 
 
+def _labels(value: object) -> tuple[str, ...]:
+    """The labels in a row; raises ValueError if they are something else."""
+    try:
+        return parse_document(str(value), tuple[str, ...])
+    except DataError as error:
+        raise ValueError(f"its labels: {error}") from None
+
+
 def _decision(row: tuple[object, ...]) -> Decision:
-    values = dict(zip(("id", *_COLUMNS), row, strict=True))
-    values["given"] = tuple(json.loads(str(values["given"])))
-    values["labels"] = None if values["labels"] is None else tuple(json.loads(str(values["labels"])))
-    return Decision(**values)  # pyright: ignore[reportArgumentType]
+    """The decision in a row; raises ValueError if a value cannot be one of its kind."""
+    values: dict[str, Any] = dict(zip(("id", *_COLUMNS), row, strict=True))
+    for name, value in values.items():
+        is_none = value is None and name in _OPTIONAL
+        if not is_none and not isinstance(value, int if name in _NUMBERS else str):
+            raise ValueError(f"{name} is of a wrong type")
+    values["given"] = _labels(values["given"])
+    values["labels"] = None if values["labels"] is None else _labels(values["labels"])
+    return Decision(**values)

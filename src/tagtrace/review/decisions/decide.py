@@ -14,7 +14,7 @@ from tagtrace.data import denormalise, violations
 from tagtrace.findings.finding import Finding
 from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.review.decisions.database import Decision, Store
-from tagtrace.review.decisions.ledger import STATUS, Ledger
+from tagtrace.review.decisions.ledger import STATUS, TURNS, Ledger
 from tagtrace.review.training_data import SegmentKey, TrainingData
 
 ACTIONS = (*STATUS, "note")
@@ -70,6 +70,12 @@ class Decisions:
             self._ledger.add(self.store.after(self._ledger.last))
             yield self._ledger
 
+    @property
+    def unreadable(self) -> dict[int, str]:
+        """Why a row of the database cannot be used, by its id."""
+        with self.reading() as ledger:
+            return dict(sorted({**self.store.unreadable, **ledger.unreadable}.items()))
+
     @contextmanager
     def _writing(self) -> Iterator[Ledger]:
         """The current state with the decisions of all processes; nobody else writes inside the block."""
@@ -109,6 +115,8 @@ class Decisions:
         key, kept = f"{action}:{key or batch}", list[Decision]()
         with self._writing() as ledger:
             before = self.store.with_key(f"{key}:0")
+            if before is not None and (before.action, before.reviewer) != (action, reviewer):
+                raise KeyUsedError(f"the key {key[:40]!r} was used for something else; use a new key")
             if before is not None:
                 return [row for row in ledger.rows.values() if row.batch == before.batch]
             stacks = ledger.stacks(reviewer)
@@ -127,6 +135,8 @@ class Decisions:
         data = self.data
         if request.action not in ACTIONS:
             raise OptionError(f"unknown action {request.action!r}; expected one of {', '.join(ACTIONS)}")
+        if request.key is not None and request.key.partition(":")[0] in TURNS:  # those of undo and redo
+            raise OptionError(f"the key of a decision cannot begin with {request.key[:5]}; use another key")
         finding = data.by_rank.get(request.rank) if request.rank is not None else None
         if request.rank is not None and (finding is None or finding.sentence_number != request.sentence_number):
             raise NotFoundError(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 
-from tagtrace._checks import DataError
-from tagtrace.data import write_corpus
-from tagtrace.findings.fix import Change, replay, write_changes
+from tagtrace._checks import DataError, TagtraceError
+from tagtrace._documents import parse_document, real_path
+from tagtrace._files import check_not_input, check_outputs
+from tagtrace._folders import Product, check_own, files_replaced_together
+from tagtrace.data import Corpus, write_corpus
+from tagtrace.data.source_folder import DataFolder, SourceFolder
+from tagtrace.findings.fix import Change, default_log, replay, write_changes
 from tagtrace.review.decisions.decide import DecisionRequest, Decisions
 from tagtrace.review.decisions.ledger import Ledger
 from tagtrace.review.training_data import TrainingData
@@ -30,8 +34,17 @@ class Exported:
     num_conflicts: int
 
 
+def export_paths(corpus: Corpus, folder: Path) -> tuple[Path, Path]:
+    """Where an export writes the data and the log, whose name is longer if the data has it already."""
+    data = folder / (real_path(corpus.path) if corpus.path.is_dir() else corpus.path).name
+    return data, default_log(data) if data.name.casefold() == LOG else folder / LOG
+
+
 def export(decisions: Decisions, folder: Path) -> Exported:
     """Write the data with the decided labels, and the log of changes, to ``folder``. All other bytes stay the same.
+
+    Both (data may be a folder) are replaced at once; other files in the folder stay. A folder that is a link, or that
+    has files but no log of an export, is refused.
 
     If decisions overlap, the last one counts. If a decision cuts off the beginning of a segment, the rest becomes a
     segment of its own.
@@ -40,10 +53,24 @@ def export(decisions: Decisions, folder: Path) -> Exported:
         changes, num_conflicts = list(decided_changes(ledger)), ledger.num_conflicts()
     corpus = decisions.data.corpus
     fixed = replay(corpus, changes)
-    data, log = folder / corpus.path.name, folder / LOG
-    num_changed = write_corpus(fixed.corpus, data)
-    write_changes(fixed.changes, log)
+    data, log = export_paths(corpus, folder)
+    product = _check_places(corpus, data, log)
+    check_own(folder, (LOG, log.name))
+    with files_replaced_together(folder, product) as aside:
+        num_changed = write_corpus(fixed.corpus, aside / data.name)
+        write_changes(fixed.changes, aside / log.name, source=corpus.path)
     return Exported(data, log, num_changed, num_conflicts)
+
+
+def _check_places(corpus: Corpus, data: Path, log: Path) -> Product:
+    """The files that an export replaces; raises if it may not."""
+    inputs = {"the data to correct": corpus.path}
+    if not corpus.path.is_dir():
+        check_outputs({"the exported data": data, "the log": log}, inputs, overwrite=True)
+        return Product(log.name, (escape(data.name), escape(log.name)))
+    check_outputs({"the log": log}, inputs, overwrite=True, folders={"the exported data": data})
+    check_not_input("the exported data", data, inputs)
+    return DataFolder.of([log.name, *(f"{data.name}/{name}" for name in SourceFolder(corpus.path).names)], log.name)
 
 
 def decided_changes(ledger: Ledger) -> Iterator[Change]:
@@ -137,8 +164,8 @@ def _read(text: str) -> Iterator[tuple[int, Change]]:
         if not line.strip():
             continue
         try:
-            yield number, Change.from_json(json.loads(line))
-        except (ValueError, KeyError, TypeError, RecursionError):
+            yield number, parse_document(line, Change)
+        except TagtraceError:
             raise DataError(
                 f"line {number} of the log is not a change; give a log that a review exported or a fix wrote"
             ) from None
@@ -170,8 +197,8 @@ class _SentenceFinder:
             )  # in JSON lines, one line is a whole sentence
             shift = 0 if is_whole_line else place - change.start
         sentence, inside = self.data.sentences[number], slice(change.start + shift, change.stop + shift)
-        if inside.start < 0 or sentence.tokens[inside] != change.tokens or not change.tokens:
+        if inside.start < 0 or sentence.tokens[inside] != change.tokens:
             raise DataError(f"{change}: the data has different tokens there")
-        if sentence.labels[inside] != change.given or len(change.new) != len(change.tokens):
+        if sentence.labels[inside] != change.given:
             raise DataError(f"{change}: the data has different labels there")
         return number, shift

@@ -16,8 +16,9 @@ the later decision is older, or None.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tagtrace.data.schemes import normalise
@@ -27,6 +28,9 @@ from tagtrace.review.training_data import SegmentKey, TrainingData
 STATUS = {"accept": "accepted", "relabel": "accepted", "reject": "rejected", "skip": "skipped", "reopen": "open"}
 """The status that follows from each action that decides."""
 STATUSES: tuple[str, ...] = ("open", "accepted", "rejected", "skipped")
+
+TURNS = ("undo", "redo")
+"""The actions that take back a row, or bring it back."""
 
 Place = int | SegmentKey
 
@@ -41,6 +45,15 @@ class Stacks:
     """Ids of the rows that undid each batch."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """The label that a decision chooses for a token."""
+
+    row: Decision
+    place: Place
+    label: str
+
+
 class Ledger:
     """All decisions, and the status of every place that follows from them."""
 
@@ -49,6 +62,8 @@ class Ledger:
     def __init__(self, data: TrainingData) -> None:
         self.data = data
         self.rows: dict[int, Decision] = {}
+        self.unreadable: dict[int, str] = {}
+        """Why a row is not about this data, or undoes nothing, by its id; such rows count for nothing."""
         self.last = 0
         """The id of the last row, which is the version of the state."""
         self._undone: set[int] = set()
@@ -56,7 +71,7 @@ class Ledger:
         self._status: dict[Place, str] = {}  # only of places with decisions
         self._places: dict[int, dict[Place, None]] = {}  # the decided places of each sentence, in order
         self._stacks: dict[str, Stacks] = {}
-        self._batch = ""
+        self._batch = ("", "", "")
         self._conflicts: dict[int, frozenset[Place]] = {}
         self._stale: set[int] = set()  # sentences whose conflicts have to be computed again
 
@@ -64,7 +79,11 @@ class Ledger:
         """Update the state with new rows, in the order of their ids."""
         touched = set[Place]()
         for row in rows:
-            self.rows[row.id], self.last = row, row.id
+            self.last = row.id
+            if problem := self._problem(row):
+                self.unreadable[row.id] = problem
+                continue
+            self.rows[row.id] = row
             self._stack(row)
             self._stale.add(row.sentence_number)
             place = self.place_of(row)
@@ -83,9 +102,31 @@ class Ledger:
             row = self.current(place)
             self._status[place] = "open" if row is None else status_of(row)
 
+    def _problem(self, row: Decision) -> str:
+        """Why a row cannot be used; empty if it can."""
+        number, size = row.sentence_number, row.stop - row.start
+        if not 0 <= number < len(self.data.sentences):
+            return f"there is no training sentence {number}"
+        if not 0 <= row.start < row.stop <= len(self.data.sentences[number]):
+            return f"{row.start}:{row.stop} is not a segment of training sentence {number}"
+        if len(row.given) != size or (row.labels is not None and len(row.labels) != size):
+            return f"expected {size} labels"
+        if row.action in TURNS:
+            return self._problem_of_turn(row)
+        if row.action not in (*STATUS, "note"):
+            return f"unknown action {row.action[:20]!r}"
+        return "it chooses no labels" if STATUS.get(row.action) == "accepted" and row.labels is None else ""
+
+    def _problem_of_turn(self, row: Decision) -> str:
+        target, stacks = self.rows.get(row.undoes or 0), self.stacks(row.reviewer)
+        stack = stacks.done if row.action == "undo" else stacks.undone
+        is_there = bool(stack) or _batch_of(row) == self._batch
+        is_right = target is not None and (target.action == "undo" if row.action == "redo" else target.undoes is None)
+        return "" if is_there and is_right else f"there is nothing that it can {row.action}"
+
     def _stack(self, row: Decision) -> None:
         stacks = self.stacks(row.reviewer)
-        is_first, self._batch = row.batch != self._batch, row.batch
+        is_first, self._batch = _batch_of(row) != self._batch, _batch_of(row)
         if row.action == "undo":
             if is_first:
                 stacks.done.pop()
@@ -241,14 +282,14 @@ class Ledger:
         return sum(map(len, self.conflicts().values()))
 
     def _find_conflicts(self, sentence_number: int) -> Iterator[Place]:
-        lasts = [(place, row) for place in self._places.get(sentence_number, ()) for row in self._lasts(place)]
-        for place, row in self._current_in(sentence_number):
-            for other_place, other in lasts:
-                if other.reviewer == row.reviewer or other.id >= row.id or (row.base or 0) >= other.id:
-                    continue
-                if _differ(row, other):
-                    yield place
-                    yield other_place
+        current = {row.id for _, row in self._current_in(sentence_number)}
+        lasts = [(row, place) for place in self._places.get(sentence_number, ()) for row in self._lasts(place)]
+        said: dict[int, list[_Said]] = {}
+        for row, place in sorted(lasts, key=lambda one: one[0].id):
+            for t, label in enumerate(outcome(row) or (), start=row.start):
+                said.setdefault(t, []).append(_Said(row, place, label))
+        for of_token in said.values():
+            yield from _conflicts(of_token, current)
 
     def _lasts(self, place: Place) -> list[Decision]:
         """The last decision of each reviewer on a place."""
@@ -257,6 +298,10 @@ class Ledger:
             if row.action in STATUS:
                 found.setdefault(row.reviewer, row)
         return list(found.values())
+
+
+def _batch_of(row: Decision) -> tuple[str, str, str]:
+    return row.batch, row.reviewer, row.action if row.action in TURNS else ""
 
 
 def status_of(row: Decision) -> str:
@@ -271,10 +316,29 @@ def outcome(row: Decision) -> tuple[str, ...] | None:
     return row.given if row.action == "reject" else None
 
 
-def _differ(one: Decision, other: Decision) -> bool:
-    """Whether two decisions choose different labels for a token that both contain."""
-    mine, theirs = outcome(one), outcome(other)
-    if mine is None or theirs is None:
-        return False
-    both = range(max(one.start, other.start), min(one.stop, other.stop))
-    return any(mine[t - one.start] != theirs[t - other.start] for t in both)
+def _seen(row: Decision) -> int:
+    """The id of the last decision that the reviewer of a row had seen: one that was there before it, or 0."""
+    return row.base if row.base is not None and row.base < row.id else 0
+
+
+def _conflicts(said: Sequence[_Said], current: Container[int]) -> Iterator[Place]:
+    """The places in conflict about one token, from all that was said about it in the order of time.
+
+    Each current decision is compared with those of the others that chose the same label together: they are in conflict
+    with it from the first that it had not seen to the last before it. From the last to the first of the current ones,
+    only what is before all that is known to be in conflict is new, so that the time is linear in ``said``.
+    """
+    groups: dict[tuple[str, str], list[_Said]] = {}
+    for one in said:
+        groups.setdefault((one.row.reviewer, one.label), []).append(one)
+    ids = {key: [one.row.id for one in group] for key, group in groups.items()}
+    known = {key: len(group) for key, group in groups.items()}
+    for one in reversed(said):
+        for key in groups if one.row.id in current else ():
+            if one.row.reviewer == key[0] or one.label == key[1]:
+                continue
+            first, end = bisect_right(ids[key], _seen(one.row)), bisect_left(ids[key], one.row.id)
+            if first < end:
+                yield one.place
+                yield from (other.place for other in groups[key][first : min(end, known[key])])
+                known[key] = min(known[key], first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from typing import Any
 
@@ -13,14 +14,37 @@ from starlette.responses import JSONResponse, Response
 
 from tagtrace._checks import TagtraceError
 from tagtrace.review.decisions.decide import KeyUsedError, NotFoundError
+from tagtrace.review.http.lane import BusyError
+
+RETRY_AFTER = "2"
+"""Seconds until a client that was sent away should ask again."""
 
 
 class Answer(JSONResponse):
-    """JSON in UTF-8. Lone surrogates, which UTF-8 cannot encode, are written as JSON escapes."""
+    """JSON in UTF-8.
+
+    Lone surrogates, which UTF-8 cannot encode, are written as JSON escapes; numbers that JSON does not have (infinity,
+    and what is not a number) as null.
+    """
 
     def render(self, content: Any) -> bytes:
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        try:
+            text = _dumps(content)
+        except ValueError:
+            text = _dumps(_finite(content))
         return text.encode("utf-8", "backslashreplace")
+
+
+def _dumps(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def refusal(status: int, reason: object) -> Answer:
@@ -32,6 +56,10 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(TagtraceError)
     def refused(_: Request, error: Exception) -> Response:
+        if isinstance(error, BusyError):
+            answer = refusal(503, error)
+            answer.headers["retry-after"] = RETRY_AFTER
+            return answer
         status = 404 if isinstance(error, NotFoundError) else 409 if isinstance(error, KeyUsedError) else 400
         return refusal(status, error)
 

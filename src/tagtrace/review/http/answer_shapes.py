@@ -116,7 +116,7 @@ class FindingItem(InContext):
     line: int
     given: list[str]
     proposed: list[str]
-    score: float
+    score: float | None
     confidence: float
     scores: dict[str, float]
     pattern: int | None
@@ -198,9 +198,17 @@ class PastItem(Shape):
     undone: bool
 
 
+class UnreadableItem(Shape):
+    """A row of the database that cannot be used, and why."""
+
+    id: int
+    problem: str
+
+
 class HistoryAnswer(Shape):
     total: int
     items: list[PastItem]
+    unreadable: list[UnreadableItem]
 
 
 class ChangesAnswer(Shape):
@@ -361,6 +369,8 @@ class ExportAnswer(Shape):
     files: list[str]
     changed: int
     conflicts: int
+    unreadable: int
+    """The number of decisions that could not be read and are not in the data."""
 
 
 class ImportAnswer(Shape):

@@ -2,11 +2,14 @@
 
 The checks are made in this order:
 
+length    A request whose length is given in two ways is refused: two servers could read two different requests in it.
 Host      Another web page can make its own host name resolve to 127.0.0.1 (DNS rebinding). A server that listens on
-          loopback therefore only answers to loopback names. Otherwise the access token keeps such a page out.
-token     If other machines can reach the server, every request needs the access token: once as ``?token=``, which sets
-          a cookie, or as ``Authorization: Bearer``.
+          loopback therefore only answers to loopback names.
+token     Every request needs the access token, which keeps other users of this machine out: once as ``?token=``, which
+          sets a cookie, or as ``Authorization: Bearer``.
 Origin    A request from another web page is refused.
+project   A page names its project in ``X-Tagtrace-Project``. If another one is served at its address by now, all its
+          requests are refused, so that no decision gets into a project that its reviewer has not seen.
 CSRF      A POST needs the header ``X-Tagtrace`` with a token that only our own page can read, and a content type that
           other pages cannot send without a preflight request.
 size      The size of request bodies is limited.
@@ -14,22 +17,30 @@ size      The size of request bodies is limited.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import re
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tagtrace.review.http.entrance import going_on, locked
 
 MAX_BODY = 1_000_000
 MAX_BULK = 6_000_000
 MAX_IMPORT = 20_000_000
 LIMITS = {"/api/import": MAX_IMPORT, "/api/decisions/bulk": MAX_BULK}
 """Size limits of paths that accept larger bodies, in bytes."""
+HAS_TOKEN = "has_token"
+"""A key in the state of a request that has shown the access token."""
+OTHER_PROJECT = 409
+"""The status for a page whose project is not served here any more."""
+MAX_DIGITS = 15
+"""Digits of a length that is a number at all."""
 CONTENT_TYPES = ("application/json", "application/x-ndjson")
 
 HEADERS = {
@@ -67,9 +78,13 @@ class Guard:
 
     csrf: str
     token: str | None = None
-    """The access token that every request needs; None if only this machine can reach the server."""
+    """The access token that every request needs; None for an application that no server serves."""
     cookie: str = "tagtrace"
     """The name of the cookie that stores the access token."""
+    is_remote: bool = False
+    """Whether other machines can reach the server, under any name."""
+    project: str = ""
+    """The fingerprint of the project that is served."""
 
 
 class RefusalError(Exception):
@@ -78,6 +93,18 @@ class RefusalError(Exception):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
+
+
+def _shut_down_if_cancelled(receive: Receive) -> Receive:
+    """Ctrl-C while the server starts cancels what waits for its end: the end has come, and it is no error."""
+
+    async def received() -> Message:
+        try:
+            return await receive()
+        except asyncio.CancelledError:
+            return {"type": "lifespan.shutdown"}
+
+    return received
 
 
 class Gate:
@@ -91,7 +118,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
+            await self.app(scope, _shut_down_if_cancelled(receive), send)
             return
         if scope["type"] != "http":  # web sockets are not used
             await send({"type": "websocket.close", "code": 1008})
@@ -99,12 +126,16 @@ class Gate:
         send = _with_headers(send, scope["path"])
         try:
             headers = Headers(scope=scope)
+            if "content-length" in headers and "transfer-encoding" in headers:
+                raise RefusalError(400, "the request has both Content-Length and Transfer-Encoding; send one of them")
             self._check_host(headers)
-            if location := self._check_token(scope, headers):
-                await self._welcome(location, send)
+            if page := self._entrance(scope, headers):
+                await _show(send, *page)
                 return
+            scope.setdefault("state", {})[HAS_TOKEN] = True
             is_read = scope["method"] in ("GET", "HEAD")
             self._check_origin(headers, is_read=is_read)
+            self._check_project(headers)
             if not is_read:
                 self._check_post(headers)
                 limit = LIMITS.get(scope["path"], MAX_BODY)
@@ -118,37 +149,34 @@ class Gate:
         hosts = headers.getlist("host")
         if len(hosts) != 1:
             raise RefusalError(400, "expected exactly one Host header in the request")
-        if self.guard.token is None and not is_loopback(_name(hosts[0])):
+        if not self.guard.is_remote and not is_loopback(_name(hosts[0])):
             raise RefusalError(421, "this server only answers to 127.0.0.1 and localhost; open the address it printed")
 
-    def _check_token(self, scope: Scope, headers: Headers) -> str | None:
-        """Raise if the access token is missing or wrong. If it is in the address, return the address without it."""
+    def _entrance(self, scope: Scope, headers: Headers) -> tuple[int, bytes, list[tuple[bytes, bytes]]] | None:
+        """What a browser is shown before the page: status, content and headers; None if it has the access token.
+
+        Raises RefusalError if what is not a browser does not have it.
+        """
         if self.guard.token is None:
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in query if name == "token"]
+        rest = urlencode([pair for pair in query if pair[0] != "token"])
+        here = _address(scope["path"]) + (f"?{rest}" if rest else "")
         if given and scope["method"] == "GET" and self._is_token(given[0]):
-            rest = urlencode([pair for pair in query if pair[0] != "token"])
-            return scope["path"] + (f"?{rest}" if rest else "")
+            cookie = f"{self.guard.cookie}={self.guard.token}; Path=/; HttpOnly; SameSite=Strict"
+            return 200, going_on(here), [(b"set-cookie", cookie.encode())]
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        if not self._is_token(_cookie(headers, self.guard.cookie)) and not self._is_token(bearer):
-            raise RefusalError(401, "the access token is missing or wrong; open the address that the server printed")
-        return None
+        if any(map(self._is_token, (bearer, *_cookies(headers, self.guard.cookie)))):
+            return None
+        if _is_navigation(headers) and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            return 200, going_on(here), []  # a link in a colleague's message: the cookie comes with the next request
+        if "text/html" in headers.get("accept", ""):
+            return 401, locked(), []
+        raise RefusalError(401, "the access token is missing or wrong; open the address that the server printed")
 
     def _is_token(self, given: str) -> bool:
         return self.guard.token is not None and hmac.compare_digest(given.encode(), self.guard.token.encode())
-
-    async def _welcome(self, location: str, send: Send) -> None:
-        """Store the access token in a cookie and redirect to the address without it.
-
-        The cookie is SameSite=Lax, not Strict, so that a link to a finding works from a colleague's message. Requests
-        that change anything are POST requests, which also need the token of the page.
-        """
-        cookie = f"{self.guard.cookie}={self.guard.token}; Path=/; HttpOnly; SameSite=Lax"
-        local = "/" + location.lstrip("/\\")  # never redirect to another host
-        headers = [(b"location", local.encode("ascii", "ignore")), (b"set-cookie", cookie.encode())]
-        await send({"type": "http.response.start", "status": 303, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
 
     def _check_origin(self, headers: Headers, *, is_read: bool) -> None:
         host, origin = headers["host"], headers.get("origin")
@@ -157,6 +185,12 @@ class Gate:
         is_followed = is_read and _is_navigation(headers)
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_followed:
             raise RefusalError(403, "requests from other web pages are refused; use the page that this server shows")
+
+    def _check_project(self, headers: Headers) -> None:
+        if headers.get("x-tagtrace-project", self.guard.project) != self.guard.project:
+            raise RefusalError(
+                OTHER_PROJECT, "another project, or another audit of it, is open at this address now; reload the page"
+            )
 
     def _check_post(self, headers: Headers) -> None:
         if not hmac.compare_digest(headers.get("x-tagtrace", "").encode(), self.guard.csrf.encode()):
@@ -183,19 +217,33 @@ def _name(host: str) -> str:
     return "" if found is None else (found[1] or found[2]).lower()
 
 
-def _cookie(headers: Headers, name: str) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+def _cookies(headers: Headers, name: str) -> list[str]:
+    """The values of all cookies of a name, as they were sent.
+
+    A value in quotes is not unquoted, because ours has none, and ``http.cookies`` takes quadratic time for it.
+
+    >>> _cookies(Headers({"cookie": 'a=1; tagtrace="2"; tagtrace=3'}), "tagtrace")
+    ['"2"', '3']
+    """
+    pairs = (part.strip().partition("=") for line in headers.getlist("cookie") for part in line.split(";"))
+    return [value for key, _, value in pairs if key == name]
+
+
+def _address(path: str) -> str:
+    """The address of a path on this server, whatever is in it: two slashes would begin the name of another host, and
+    browsers take backslashes for slashes and leave out tabs and line ends.
+
+    >>> _address("/findings"), _address("//evil.example/"), _address("/\\t/evil.example/")
+    ('/findings', '/evil.example/', '/%09/evil.example/')
+    """
+    return "/" + quote(path.lstrip("/\\"))
 
 
 async def _body(receive: Receive, headers: Headers, limit: int) -> bytes:
     """The whole body; raises RefusalError as soon as it is larger than ``limit`` bytes."""
     too_long = RefusalError(413, f"the request is larger than {limit:,} bytes; send it in smaller parts")
     length = headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > limit:
+    if not length.isdecimal() or len(length) > MAX_DIGITS or int(length) > limit:
         raise too_long
     parts, size = list[bytes](), 0
     while True:
@@ -237,7 +285,15 @@ def _with_headers(send: Send, path: str) -> Send:
 
 
 async def _answer(send: Send, status: int, reason: str) -> None:
-    body = json.dumps({"error": reason}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await _show(send, status, json.dumps({"error": reason}).encode(), [], b"application/json")
+
+
+async def _show(
+    send: Send, status: int, body: bytes, more: list[tuple[bytes, bytes]], kind: bytes = b"text/html; charset=utf-8"
+) -> None:
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *more]
+    headers += [(b"connection", b"close")] if status == 400 else []  # where the next request begins is not known
+    headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
+    headers += [(b"x-tagtrace-project", b"another")] if status == OTHER_PROJECT else []  # a conflict of no other kind
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

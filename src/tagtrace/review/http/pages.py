@@ -68,12 +68,13 @@ class Pages:
     version: str
     text: str
 
-    def __init__(self, app: ASGIApp, csrf: str) -> None:
+    def __init__(self, app: ASGIApp, csrf: str, project: str) -> None:
         self.app, self.files = app, read_files()
         self.tags = {name: file.tag for name, file in self.files.items()}
         self.version = fingerprint(*(file.content for file in self.files.values()))
         text = (STATIC / "index.html").read_text(encoding="utf-8")
-        self.text = text.replace('"/static/', f'"/static/{self.version}/').replace("__CSRF__", escape(csrf))
+        text = text.replace('"/static/', f'"/static/{self.version}/')
+        self.text = text.replace("__CSRF__", escape(csrf)).replace("__PROJECT__", escape(project))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = self._answer(scope) if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") else None

@@ -7,12 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tagtrace.review.decisions.decide import DecisionRequest
-
-Text = Annotated[str, Field(max_length=10_000)]
-Name = Annotated[str, Field(max_length=200)]
-Labels = Annotated[list[Name], Field(max_length=20_000)]
-Number = Annotated[int, Field(ge=-(2**53), le=2**53)]
-MAX_TOGETHER = 20_000
+from tagtrace.review.http.bounds import MAX_TOGETHER, Id, Labels, Name, Text, Token, Top
 
 
 class Body(BaseModel):
@@ -23,15 +18,15 @@ class DecisionBody(Body):
     """A decision on tokens ``start:stop`` of a training sentence."""
 
     action: Literal["accept", "reject", "skip", "relabel", "note", "reopen"]
-    sentence_number: Number
-    start: Number
-    stop: Number
-    rank: Number | None = None
+    sentence_number: Id
+    start: Token
+    stop: Token
+    rank: Id | None = None
     labels: Labels | None = None
     """One label per token, for accept and relabel. Null: the proposed labels of the finding or, for relabel of a whole
     sentence, the labels that it has now."""
     note: Text | None = ""
-    base: Number | None = None
+    base: Id | None = None
     """The id of the last decision on these tokens that the reviewer has seen."""
     key: Name | None = None
     """A unique string. A decision that is sent twice with the same key is made once."""
@@ -61,37 +56,57 @@ class TurnBody(Body):
 class EditBody(Body):
     """New labels for tokens of a training sentence; null removes the labels."""
 
-    sentence_number: Number
-    start: Number
-    stop: Number
+    sentence_number: Id
+    start: Token
+    stop: Token
     labels: Labels | None = None
 
 
-class SupposeBody(Body):
-    """A what-if: a prediction, and hypothetical changes of training labels."""
+class PredictionBody(Body):
+    """A prediction: tokens ``start:stop`` of a sentence, with the labels that ``target`` names."""
 
     sentence: Text
-    start: Number
-    stop: Number
+    start: Token
+    stop: Token
     target: Text = "predicted"
     data: Literal["dev", "train"] | None = None
+
+
+class SupposeBody(PredictionBody):
+    """A what-if: a prediction, and hypothetical changes of training labels."""
+
     edits: Annotated[list[EditBody], Field(max_length=MAX_TOGETHER)] = []
-    pattern: Number | None = None
+    pattern: Id | None = None
     """The number of a pattern whose findings are all fixed."""
 
 
-class JobBody(Body):
-    """A job. ``verify`` and ``retrain`` are for a what-if and have its fields: they retrain the head, or the whole
-    tagger several times. ``prepare`` computes a curvature or, with the score ``whole`` and a prediction's fields, its
-    explanation; ``expect`` says how long ``retrain`` takes."""
+class RetrainBody(SupposeBody):
+    """A job that answers a what-if by retraining: of the head (``verify``), or of the whole tagger, several times."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
+    kind: Literal["verify", "retrain"]
 
-    kind: Literal["verify", "retrain", "prepare", "expect"]
+
+class ExpectBody(Body):
+    """A job that says how long ``retrain`` takes."""
+
+    kind: Literal["expect"]
+
+
+class PrepareBody(PredictionBody):
+    """A job that computes a curvature or, with the score ``whole``, the explanation of a prediction by it."""
+
+    kind: Literal["prepare"]
     curvature: Name = "auto"
     score: Name = "influence"
     training: Name = "token"
     """The training units that are ranked: token, entity, segment, sentence or document."""
     what_if: bool = False
-    top: Number = 20
+    """Whether to compute what what-ifs need, instead."""
+    top: Top = 20
     """How many segments an explanation shows."""
+    sentence: Text = ""
+    start: Token = 0
+    stop: Token = 1
+
+
+JobBody = Annotated[RetrainBody | ExpectBody | PrepareBody, Field(discriminator="kind")]

@@ -5,22 +5,20 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import ValidationError
 
-from tagtrace._checks import OptionError
 from tagtrace._progress import Progress
 from tagtrace.influence import Edit
 from tagtrace.influence import Query as Question
 from tagtrace.review.http import answer_shapes as answers
 from tagtrace.review.http.answer import Answer
-from tagtrace.review.http.request_bodies import JobBody, SupposeBody
+from tagtrace.review.http.bounds import Id, Name, Text, Token, Top
+from tagtrace.review.http.lane import Lane
+from tagtrace.review.http.request_bodies import ExpectBody, JobBody, PrepareBody, SupposeBody
 from tagtrace.review.model.model import Model
 from tagtrace.review.review import Review
 
-Text = Annotated[str, Query(max_length=10_000)]
 
-
-def asking_routes(review: Review) -> APIRouter:
+def asking_routes(review: Review, lane: Lane) -> APIRouter:
     router = APIRouter(prefix="/api", default_response_class=Answer)
 
     @router.get(
@@ -28,9 +26,10 @@ def asking_routes(review: Review) -> APIRouter:
         responses=answers.documented(answers.WhyAnswer),
         summary="The training segments that support and oppose a prediction",
     )
+    @lane
     def why(
-        sentence: Text, start: int, stop: int, target: Text = "predicted", score: Text = "cosine",
-        curvature: Text = "identity", kind: Text = "token", top: int = 20,
+        sentence: Text, start: Token, stop: Token, target: Text = "predicted", score: Name = "cosine",
+        curvature: Name = "identity", kind: Name = "token", top: Top = 20,
         data: Annotated[Literal["dev", "train"] | None, Query()] = None,
         wait: Annotated[
             bool, Query(description="False: use the identity, or the cosine, if the answer is not prepared yet")
@@ -45,6 +44,7 @@ def asking_routes(review: Review) -> APIRouter:
         responses=answers.documented(answers.WhatIfAnswer),
         summary="The effect of changed training labels on a prediction",
     )
+    @lane
     def what_if(body: SupposeBody) -> Answer:
         model = review.the_model()
         return Answer(model.what_if(*_supposed(model, body)))
@@ -56,14 +56,15 @@ def asking_routes(review: Review) -> APIRouter:
         summary="Start a job that retrains the head (verify) or the whole tagger (retrain), says how long that takes "
         "(expect), or computes a curvature (prepare)",
     )
+    @lane
     def start_job(body: JobBody) -> Answer:
         model = review.the_model()
-        if body.kind == "expect":
+        if isinstance(body, ExpectBody):
 
             def work(progress: Progress) -> dict[str, Any]:  # noqa: ARG001
                 return {"seconds": model.retrain_seconds}
 
-        elif body.kind == "prepare":
+        elif isinstance(body, PrepareBody):
             number = model.questions = model.questions + 1
 
             def work(progress: Progress) -> dict[str, Any]:
@@ -72,14 +73,13 @@ def asking_routes(review: Review) -> APIRouter:
                 if body.score == "whole" and number != model.questions:
                     return {"curvature": body.curvature}  # another prediction is looked at by now
                 if body.score == "whole":
-                    asked = _suppose_body(body)
-                    question = model.ask(asked.sentence, asked.start, asked.stop, asked.target, asked.data)
+                    question = model.ask(body.sentence, body.start, body.stop, body.target, body.data)
                     model.why(*question, body.score, body.curvature, body.training, body.top)
                     return {"curvature": body.curvature}
                 return model.prepare(body.curvature, body.score, body.training, progress)
 
         else:
-            query, edits = _supposed(model, _suppose_body(body))
+            query, edits = _supposed(model, body)
 
             def work(progress: Progress) -> dict[str, Any]:
                 if body.kind == "retrain":
@@ -94,18 +94,10 @@ def asking_routes(review: Review) -> APIRouter:
         responses=answers.documented(answers.JobAnswer),
         summary="The progress and the result of a job",
     )
-    def job(number: int) -> Answer:
+    def job(number: Id) -> Answer:
         return Answer(review.jobs.get(number).to_json())
 
     return router
-
-
-def _suppose_body(body: JobBody) -> SupposeBody:
-    try:
-        return SupposeBody.model_validate(body.model_extra or {})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise OptionError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _supposed(model: Model, body: SupposeBody) -> tuple[Question, list[Edit]]:

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import APIRouter, Request
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import FileResponse, Response
 
 from tagtrace._checks import DataError
+from tagtrace._documents import recorded_path
+from tagtrace.data.source_folder import SourceFolder
 from tagtrace.review.decisions.database import Decision
 from tagtrace.review.decisions.decide import NotFoundError
-from tagtrace.review.decisions.export import LOG, export, import_log
+from tagtrace.review.decisions.export import export, export_paths, import_log
 from tagtrace.review.http import answer_shapes as answers
 from tagtrace.review.http.answer import Answer
+from tagtrace.review.http.lane import Lane
 from tagtrace.review.http.request_bodies import BulkBody, DecisionBody, TurnBody
 from tagtrace.review.http.routes_reading import ReviewerHeader, reviewer_of
 from tagtrace.review.model.listings import touched
 from tagtrace.review.review import Review
 
+MAX_LINE = 1_000_000
+"""Characters of one change in a log; a longer one would keep all other threads waiting while it is parsed."""
+_WRAPPED = re.compile(r'\s*\{\s*"log"\s*:\s*(?=")')
 
-def deciding_routes(review: Review) -> APIRouter:
+
+async def _whole(request: Request) -> bytes:
+    """The body of a request as it was sent."""
+    return await request.body()
+
+
+def deciding_routes(review: Review, lane: Lane, transfers: Lane) -> APIRouter:
+    """``lane`` carries out decisions, ``transfers`` exports and imports, one after the other."""
     router = APIRouter(prefix="/api", default_response_class=Answer)
     decisions = review.decisions
 
@@ -33,6 +50,7 @@ def deciding_routes(review: Review) -> APIRouter:
         status_code=201,
         summary="Make a decision; the response is sent when it is on disk",
     )
+    @lane
     def decide(body: DecisionBody, reviewer: ReviewerHeader = None) -> Answer:
         (row,) = decisions.decide(reviewer_of(review, reviewer), [body.request()])
         with decisions.reading() as ledger:
@@ -54,6 +72,7 @@ def deciding_routes(review: Review) -> APIRouter:
         status_code=201,
         summary="Make many decisions together, all or none",
     )
+    @lane
     def bulk(body: BulkBody, reviewer: ReviewerHeader = None) -> Answer:
         rows = decisions.decide(reviewer_of(review, reviewer), body.requests())
         with decisions.reading() as ledger:
@@ -67,11 +86,13 @@ def deciding_routes(review: Review) -> APIRouter:
         responses=answers.documented(answers.UndoAnswer),
         summary="Undo the reviewer's last decision, or the decisions made together with it",
     )
+    @lane
     def undo(body: TurnBody, reviewer: ReviewerHeader = None) -> Answer:
         name = reviewer_of(review, reviewer)
         return Answer(_turned(review, name, "undone", decisions.undo(name, body.key)))
 
     @router.post("/redo", responses=answers.documented(answers.RedoAnswer), summary="Redo what the reviewer undid last")
+    @lane
     def redo(body: TurnBody, reviewer: ReviewerHeader = None) -> Answer:
         name = reviewer_of(review, reviewer)
         return Answer(_turned(review, name, "redone", decisions.redo(name, body.key)))
@@ -81,28 +102,29 @@ def deciding_routes(review: Review) -> APIRouter:
         responses=answers.documented(answers.ExportAnswer),
         summary="Write the corrected data and the log of changes into the project's folder",
     )
+    @transfers
     def export_all() -> Answer:
-        with review.exporting:
-            made = export(decisions, review.export)
+        made = export(decisions, review.export)
         files = [f"{review.export.name}/{path.name}" for path in (made.data, made.log)]
-        return Answer({"files": files, "changed": made.num_changed, "conflicts": made.num_conflicts})
+        counts = {"conflicts": made.num_conflicts, "unreadable": len(decisions.unreadable)}
+        return Answer({"files": files, "changed": made.num_changed, **counts})
 
     @router.get("/export/data", summary="The corrected data of the last export")
     def exported_data() -> Response:
-        return _download(review.export / review.data.corpus.path.name)
+        return _download(export_paths(review.data.corpus, review.export)[0])
 
     @router.get("/export/log", summary="The log of changes of the last export")
     def exported_log() -> Response:
-        return _download(review.export / LOG)
+        return _download(export_paths(review.data.corpus, review.export)[1])
 
     @router.post(
         "/import",
         responses=answers.documented(answers.ImportAnswer),
         summary='Import an exported log as decisions: its text, or {"log": its text}',
     )
-    async def import_changes(request: Request, reviewer: ReviewerHeader = None) -> Answer:
-        name, text = reviewer_of(review, reviewer), _log_text(await request.body())
-        found = await run_in_threadpool(import_log, decisions, name, text)
+    @transfers
+    def import_changes(body: Annotated[bytes, Depends(_whole)], reviewer: ReviewerHeader = None) -> Answer:
+        found = import_log(decisions, reviewer_of(review, reviewer), _log_text(body))
         return Answer({"imported": found.num_imported, "skipped": found.num_skipped, "reasons": found.reasons})
 
     return router
@@ -121,19 +143,38 @@ def _turned(review: Review, reviewer: str, what: str, rows: Sequence[Decision]) 
 
 
 def _download(path: Path) -> Response:
-    if not path.is_file():
+    is_linked = path.is_symlink() or path.parent.is_symlink()
+    if path.is_dir() and not is_linked:
+        named = {"Content-Disposition": f"attachment; filename*=utf-8''{quote(recorded_path(path.name))}.zip"}
+        return Response(_zipped(path), headers=named, media_type="application/zip")
+    if is_linked or not path.is_file():
         raise NotFoundError("there is no export yet; export the data first")
     return FileResponse(path, media_type="application/octet-stream", filename=path.name)
 
 
+def _zipped(folder: Path) -> bytes:
+    """The files of a folder as a ZIP file."""
+    made, source = io.BytesIO(), SourceFolder(folder)
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in source.names:
+            archive.writestr(zipfile.ZipInfo(f"{recorded_path(folder.name)}/{recorded_path(name)}"), source.read(name))
+    return made.getvalue()
+
+
 def _log_text(body: bytes) -> str:
-    """The text of the log in a request, which is the whole body or the value of the key ``log``."""
+    """The text of the log in a request, which is the whole body, or X in a body ``{"log": X}``.
+
+    Only X is parsed, which is a text: other JSON of this size can be millions of objects.
+    """
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
         raise DataError("the log is not UTF-8; choose a log that was exported by this page") from None
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return whole["log"] if isinstance(whole, dict) and isinstance(whole.get("log"), str) else text
+    if found := _WRAPPED.match(text):
+        with suppress(ValueError):
+            log, end = json.JSONDecoder().raw_decode(text, found.end())
+            text = log if text[end:].strip() == "}" else text
+    for number, line in enumerate(text.split("\n"), start=1):
+        if len(line) > MAX_LINE:
+            raise DataError(f"line {number} of the log is longer than {MAX_LINE:,} characters; choose another log")
+    return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isnan, nan
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
@@ -13,6 +13,7 @@ from tagtrace._version import __version__
 from tagtrace.review.decisions.decide import NotFoundError
 from tagtrace.review.http import answer_shapes as answers
 from tagtrace.review.http.answer import Answer
+from tagtrace.review.http.bounds import MAX_REVIEWER, Digits, Filter, Id, Limit, Offset, Token
 from tagtrace.review.model import listings as findings
 from tagtrace.review.model.mispredictions import list_mispredictions
 from tagtrace.review.model.model import CURVATURES, KINDS, SCORES
@@ -20,12 +21,12 @@ from tagtrace.review.review import Review
 
 MAX_NAME = 100
 
-Text = Annotated[str, Query(max_length=500)]
-Optional = Annotated[int | None, Query()]
 ReviewerHeader = Annotated[
     str | None,
     Header(
-        alias="X-Reviewer", description="The reviewer's name, percent-encoded. Default: the reviewer of the server."
+        alias="X-Reviewer",
+        max_length=MAX_REVIEWER,
+        description="The reviewer's name, percent-encoded. Default: the reviewer of the server.",
     ),
 ]
 
@@ -41,9 +42,12 @@ def reviewer_of(review: Review, header: str | None) -> str:
 def _number(text: str) -> float:
     """The number in a text field; minus infinity if the field is empty."""
     try:
-        return float(text) if text.strip() else -inf
+        found = float(text) if text.strip() else -inf
     except ValueError:
-        raise OptionError(f"the minimum loss is {text[:20]!r}; expected a number") from None
+        found = nan
+    if isnan(found):
+        raise OptionError(f"the minimum loss is {text[:20]!r}; expected a number")
+    return found
 
 
 def reading_routes(review: Review) -> APIRouter:
@@ -61,17 +65,18 @@ def reading_routes(review: Review) -> APIRouter:
         "/errors", responses=answers.documented(answers.ErrorsAnswer), summary="Mispredictions on the held-out data"
     )
     def errors(
-        pair: Text = "",
-        text: Text = "",
-        document: Text = "",
-        min_loss: Text = "",
-        sort: Text = "loss",
-        offset: int = 0,
-        limit: int = 50,
+        pair: Filter = "",
+        text: Filter = "",
+        document: Filter = "",
+        min_loss: Filter = "",
+        sort: Filter = "loss",
+        offset: Offset = 0,
+        limit: Limit = 50,
     ) -> Answer:
+        least = _number(min_loss)
         if review.held is None:
             return Answer({"total": 0, "items": [], "pairs": [], "preparing": None})
-        return Answer(list_mispredictions(review.held, pair, text, document, _number(min_loss), sort, offset, limit))
+        return Answer(list_mispredictions(review.held, pair, text, document, least, sort, offset, limit))
 
     @router.get(
         "/patterns",
@@ -88,8 +93,8 @@ def reading_routes(review: Review) -> APIRouter:
         summary="Findings that match the filters, by rank or in the order that decisions have taught",
     )
     def all_findings(
-        pattern: Annotated[str, Query(pattern=r"^\d{0,9}$")] = "", change: Text = "", status: Text = "all",
-        text: Text = "", document: Text = "", offset: int = 0, limit: int = 50, rank: Optional = None,
+        pattern: Digits = "", change: Filter = "", status: Filter = "all", text: Filter = "", document: Filter = "",
+        offset: Offset = 0, limit: Limit = 50, rank: Id | None = None,
         sort: Annotated[Literal["rank", "taught"], Query(description="taught: by rank until something was taught")]
         = "rank",
     ) -> Answer:  # fmt: skip
@@ -104,7 +109,7 @@ def reading_routes(review: Review) -> APIRouter:
     @router.get(
         "/findings/{rank}", responses=answers.documented(answers.FindingAnswer), summary="One finding with its sentence"
     )
-    def one_finding(rank: int) -> Answer:
+    def one_finding(rank: Id) -> Answer:
         with review.decisions.reading() as ledger:
             return Answer(findings.one_finding(ledger, rank, review.teaching.taught))
 
@@ -114,8 +119,8 @@ def reading_routes(review: Review) -> APIRouter:
         summary="Other training segments with the same tokens and labels",
     )
     def occurrences(
-        rank: Optional = None, sentence_number: Optional = None, start: Optional = None, stop: Optional = None,
-        offset: int = 0, limit: int = findings.MAX_ITEMS,
+        rank: Id | None = None, sentence_number: Id | None = None, start: Token | None = None,
+        stop: Token | None = None, offset: Offset = 0, limit: Limit = findings.MAX_ITEMS,
     ) -> Answer:  # fmt: skip
         one = review.data.by_rank.get(-1 if rank is None else rank)
         if rank is not None and one is None:
@@ -132,16 +137,16 @@ def reading_routes(review: Review) -> APIRouter:
             return Answer(findings.occurrences(ledger, (sentence_number, start, stop), one, offset, limit))
 
     @router.get("/history", responses=answers.documented(answers.HistoryAnswer), summary="Decisions, the newest first")
-    def history(offset: int = 0, limit: int = 50) -> Answer:
+    def history(offset: Offset = 0, limit: Limit = 50) -> Answer:
         with review.decisions.reading() as ledger:
-            return Answer(findings.history(ledger, offset, limit))
+            return Answer(findings.history(ledger, review.decisions.unreadable, offset, limit))
 
     @router.get(
         "/changes",
         responses=answers.documented(answers.ChangesAnswer),
         summary="Findings that changed after a version",
     )
-    def changes(since: int = 0) -> Answer:
+    def changes(since: Id = 0) -> Answer:
         with review.decisions.reading() as ledger:
             lesson = review.teaching.taught
             found = findings.changes(ledger, since, 0 if lesson is None else lesson.version)
@@ -149,6 +154,15 @@ def reading_routes(review: Review) -> APIRouter:
         return Answer(found)
 
     return router
+
+
+def _unreadable(review: Review) -> str | None:
+    """A note about decisions that cannot be read, if there are any."""
+    found = review.decisions.unreadable
+    if not found:
+        return None
+    first = next(iter(found))
+    return f"decisions that cannot be read and do not count: {len(found):,}, the first is {first} ({found[first]})"
 
 
 def describe(review: Review, reviewer: str) -> dict[str, Any]:
@@ -180,7 +194,7 @@ def describe(review: Review, reviewer: str) -> dict[str, Any]:
         },
         "has": {"errors": held is not None and held.is_ready, "findings": bool(data.findings)},
         "preparing": {"errors": None if held is None else held.progress},
-        "note": review.note or (None if held is None else held.problem),
+        "note": _unreadable(review) or review.note or (None if held is None else held.problem),
         "scores": list(SCORES),
         "curvatures": list(CURVATURES),
         "kinds": list(KINDS),

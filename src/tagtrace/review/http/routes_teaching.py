@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 
 from tagtrace.review.http import answer_shapes as answers
 from tagtrace.review.http.answer import Answer
+from tagtrace.review.http.bounds import Id
 from tagtrace.review.model import listings
 from tagtrace.review.model.teaching import AHEAD, SPARE
 from tagtrace.review.review import Review
@@ -47,7 +48,7 @@ def teaching_routes(review: Review) -> APIRouter:
         responses=answers.documented(answers.SentenceItem),
         summary="A training sentence with its given labels and those that it has now",
     )
-    def sentence(number: Annotated[int, Path(ge=0, le=2**53)]) -> Answer:
+    def sentence(number: Id) -> Answer:
         with review.decisions.reading() as ledger:
             return Answer(listings.sentence_json(ledger, number))
 

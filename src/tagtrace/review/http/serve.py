@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import uvicorn
 
 from tagtrace._checks import OptionError
+from tagtrace._visible import visible_lines
 from tagtrace.review.http.app import make_app
+from tagtrace.review.http.connection import IDLE_SECONDS, Connection
+from tagtrace.review.http.entrance import going_on
 from tagtrace.review.http.gate import is_loopback
 from tagtrace.review.review import Review
 
@@ -49,12 +56,44 @@ def _bound(host: str, port: int) -> socket.socket:
     return sock
 
 
-def address(sock: socket.socket, host: str, token: str | None) -> str:
+def address(sock: socket.socket, host: str, token: str) -> str:
     """The address to open in a browser."""
     port = sock.getsockname()[1]
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
     shown = f"[{name}]" if ":" in name else name
-    return f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
+    return f"http://{shown}:{port}/?token={token}"
+
+
+class VisibleFormatter(logging.Formatter):
+    """Errors of ours are logged with their tracebacks, which may have text from files in them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible_lines(super().format(record))
+
+
+_LOG: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"visible": {"()": VisibleFormatter, "format": "%(levelname)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "visible"}},
+    "loggers": {"uvicorn": {"handlers": ["stderr"], "propagate": False}},
+}
+
+
+def configured(app: Any) -> uvicorn.Config:
+    """How uvicorn serves an application of ``make_app``."""
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        log_level="error",  # not a line for each request that is not HTTP
+        log_config=_LOG,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=3,
+    )
 
 
 def serve(
@@ -69,31 +108,33 @@ def serve(
 ) -> None:
     """Serve a project until Ctrl-C.
 
-    An address that other machines can reach needs ``allow_remote``; clients then need the token in the address that
-    ``say`` is called with. ``listening`` is a socket that ``listen`` returned for the host and port, if the caller has
+    Clients need the token in the address that ``say`` is called with. An address that other machines can reach needs
+    ``allow_remote``. ``listening`` is a socket that ``listen`` returned for the host and port, if the caller has
     made one already.
     """
     check_host(host, allow_remote=allow_remote)
-    token = None if is_loopback(host) else secrets.token_urlsafe(24)
+    token = secrets.token_urlsafe(24)
     sock = listening or listen(host, port)
     url = address(sock, host, token)
-    app = make_app(review, token, f"tagtrace-{sock.getsockname()[1]}")
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_graceful_shutdown=3,
-    )
+    app = make_app(review, token, f"tagtrace-{sock.getsockname()[1]}", is_remote=not is_loopback(host))
+    config = configured(app)
     say(url)
-    if browser:
-        threading.Timer(0.5, webbrowser.open, (url,)).start()
-    uvicorn.Server(config).run(sockets=[sock])
+    with _private_page(url) as page:
+        if browser:
+            threading.Timer(0.5, webbrowser.open, (page.as_uri(),)).start()
+        uvicorn.Server(config).run(sockets=[sock])
     if review.is_busy:  # do not wait for computations in other threads; all decisions are on disk
         sys.stdout.flush()
         os._exit(0)
+
+
+@contextmanager
+def _private_page(url: str) -> Iterator[Path]:
+    """A page that goes on to the address, which nobody else can read: a browser's arguments are seen by all users."""
+    with TemporaryDirectory(prefix="tagtrace-") as folder:  # only for this user
+        page = Path(folder) / "open.html"
+        page.write_bytes(going_on(url))
+        yield page
 
 
 def check_host(host: str, *, allow_remote: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -239,10 +239,12 @@ def _patterns(ledger: Ledger) -> Iterator[dict[str, Any]]:
         }
 
 
-def history(ledger: Ledger, offset: int = 0, limit: int = 50) -> dict[str, Any]:
-    """The decisions, the newest first."""
+def history(ledger: Ledger, unreadable: Mapping[int, str], offset: int = 0, limit: int = 50) -> dict[str, Any]:
+    """The decisions, the newest first, and the rows that cannot be read."""
     rows = [row for row in reversed(ledger.rows.values()) if row.undoes is None]
-    return {"total": len(rows), "items": [_past(ledger, row) for row in page(rows, offset, limit)]}
+    bad = [{"id": number, "problem": problem} for number, problem in unreadable.items()]
+    items = [_past(ledger, row) for row in page(rows, offset, limit)]
+    return {"total": len(rows), "items": items, "unreadable": bad[:MAX_ITEMS]}
 
 
 def _past(ledger: Ledger, row: Decision) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import * as api from "./core/api.js";
 import * as decisions from "./core/decisions.js";
 import { byId } from "./core/dom.js";
 import * as keys from "./core/keys.js";
-import { say, serverIsThere, setProblem, showWaiting } from "./core/messages.js";
+import { say, setAbsence, setProblem, showWaiting } from "./core/messages.js";
 import * as otherReviewers from "./core/other_reviewers.js";
 import * as outbox from "./core/outbox.js";
 import * as project from "./core/project.js";
@@ -88,8 +88,8 @@ function othersDecided(isMany) {
   if (isMany && state.view() === "findings") findings.reload();
 }
 
-function serverSeen(isThere) {
-  if (!serverIsThere(isThere)) return;
+function serverSeen(absence) {
+  if (!setAbsence(absence)) return;
   say("The server is back.");
   outbox.hurry();
   show();

@@ -8,11 +8,18 @@ export class Refused extends Error {
   }
 }
 
-/** The server did not answer or failed. The same request may succeed later. */
+/** The server did not answer or failed, or is one of another project. The same request may succeed later. */
 export class Gone extends Error {}
 
 const TIMEOUT = 60_000;
 const SOON = 5000;
+const LOCKED = 401; // a server that was started again has another access token: its address must be opened once
+const PROJECT = "X-Tagtrace-Project";
+const GONE = "The server does not answer. Decisions are kept in this page and sent when tagtrace review is running again.";
+const OTHER =
+  "Another project, or another audit of this one, is open at this address now. Decisions are kept in this page and sent only to their own project.";
+/** The fingerprint of the project that this page belongs to. */
+export const project = document.querySelector('meta[name="project"]').content;
 let token = document.querySelector('meta[name="csrf"]').content;
 let seen = () => {};
 let reviewer = null;
@@ -23,7 +30,7 @@ export function actAs(name) {
   reviewer = name;
 }
 
-/** `action(isThere)` is called after every request with whether the server answered. */
+/** `action(problem)` is called after every request: "" if the server of this project answered, or what is wrong. */
 export function watch(action) {
   seen = action;
 }
@@ -50,6 +57,7 @@ function addressOf(path, parameters) {
 }
 
 export async function post(path, body) {
+  const sent = token;
   const send = () =>
     ask(`/api/${path}`, {
       method: "POST",
@@ -59,19 +67,19 @@ export async function post(path, body) {
   try {
     return await send();
   } catch (error) {
-    if (error.status !== 403 || !(await renewToken())) throw error;
+    if (error.status !== 403) throw error;
+    if (token === sent) await renewToken(); // another request may have done so meanwhile
+    if (token === sent) throw error;
     return send();
   }
 }
 
-/** Read the current token from the page, because a server with a new database expects another one. */
+/** Read the current token from the page, because a server that was started again expects another one. */
 async function renewToken() {
-  const page = await fetch("/findings", { cache: "no-store" }).catch(() => null);
-  if (!page?.ok) return false;
-  const found = /<meta name="csrf" content="([\w-]+)">/.exec(await page.text())?.[1];
-  if (!found || found === token) return false;
-  token = found;
-  return true;
+  const page = await fetch("/findings", { headers: { [PROJECT]: project }, cache: "no-store" }).catch(() => null);
+  if (page?.status === 409) return; // another project is open: the request that comes next says so
+  if (!page?.ok) throw new Gone("the server does not answer");
+  token = /<meta name="csrf" content="([\w-]+)">/.exec(await page.text())?.[1] ?? token;
 }
 
 async function ask(address, options) {
@@ -79,16 +87,18 @@ async function ask(address, options) {
   const signal = options.signal ? AbortSignal.any([options.signal, limit]) : limit;
   let answer;
   try {
-    const headers = { ...options.headers, ...(reviewer ? { "X-Reviewer": encodeURIComponent(reviewer) } : {}) };
+    const headers = { ...options.headers, [PROJECT]: project, ...(reviewer ? { "X-Reviewer": encodeURIComponent(reviewer) } : {}) };
     answer = await fetch(address, { ...options, headers, signal, cache: "no-store" });
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    seen(false);
+    seen(GONE);
     throw new Gone(limit.aborted ? "the server did not answer in time" : "the server does not answer");
   }
   const content = await answer.json().catch(() => null);
-  seen(true);
-  if (answer.status >= 500) throw new Gone(content?.error ?? `the server failed (${answer.status})`);
+  const isOther = answer.headers.has(PROJECT);
+  seen(isOther ? OTHER : "");
+  if (isOther) throw new Gone(OTHER);
+  if (answer.status >= 500 || answer.status === LOCKED) throw new Gone(content?.error ?? `the server failed (${answer.status})`);
   if (answer.ok && content === null) throw new Gone("the connection was lost while the server was answering");
   if (!answer.ok) throw new Refused(answer.status, lineOf(content) ?? `the server refused the request (${answer.status})`);
   return content;

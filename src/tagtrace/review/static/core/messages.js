@@ -2,7 +2,7 @@
 
 import { byId } from "./dom.js";
 
-let isGone = false;
+let absence = "";
 let problem = "";
 
 export function say(line) {
@@ -10,10 +10,10 @@ export function say(line) {
   place.textContent = place.textContent === line ? `${line}\u00a0` : line; // so that a repeated line is read out again
 }
 
-/** Record whether the server answers. Returns true if it answers again after it did not. */
-export function serverIsThere(isThere) {
-  const isBack = isThere && isGone;
-  isGone = !isThere;
+/** Show why the server of this project does not answer; "" if it does. Returns true if it does again. */
+export function setAbsence(line) {
+  const isBack = !line && absence !== "";
+  absence = line;
   show();
   return isBack;
 }
@@ -25,9 +25,7 @@ export function setProblem(line) {
 
 function show() {
   const banner = byId("banner");
-  const line = isGone
-    ? "The server does not answer. Decisions are kept in this page and sent when tagtrace review is running again."
-    : problem;
+  const line = absence || problem;
   if (banner.textContent !== line) banner.textContent = line;
   banner.hidden = !line;
 }

@@ -39,12 +39,13 @@ export function refresh() {
 
 async function load(offset) {
   try {
-    const items = itemsOf(await get("history", { offset, limit: SIZE }));
+    const answer = await get("history", { offset, limit: SIZE });
+    const items = itemsOf(answer);
     if (offset) list.append(...items.map(entry));
-    else fill(list, items.map(entry));
+    else fill(list, [...(answer.unreadable ?? []).map(unreadable), ...items.map(entry)]);
     shown = offset + items.length;
     byId("history-more").hidden = items.length < SIZE;
-    if (!shown) fill(list, el("li", { class: "soft" }, "No decisions yet."));
+    if (!shown && !answer.unreadable?.length) fill(list, el("li", { class: "soft" }, "No decisions yet."));
   } catch (error) {
     say(`The history could not be loaded: ${error.message}`);
   }
@@ -57,6 +58,9 @@ function changeOf({ given = [], labels }) {
   if (labels.length > LONG) return `${number} of ${labels.length} labels changed`;
   return [el("code", {}, given.join(" ")), " → ", el("code", {}, labels.join(" "))];
 }
+
+const unreadable = (one) =>
+  el("li", { class: "notice" }, `Decision ${one.id} cannot be read and does not count: ${one.problem}`);
 
 function entry(one) {
   const place = `${one.sentence ?? ""} ${one.start ?? ""}:${one.stop ?? ""}`;

@@ -35,6 +35,9 @@ async function run() {
         {},
         `${counted(answer.changed, "change")} written${answer.conflicts ? `, ${counted(answer.conflicts, "conflict")} not resolved yet` : ""}:`,
       ),
+      answer.unreadable
+        ? el("p", { class: "notice" }, `${counted(answer.unreadable, "decision")} could not be read; see the history.`)
+        : null,
       el(
         "ul",
         {},

@@ -1,0 +1,38 @@
+"""The limits of every number, text and list in a request: the routes and the bodies are declared with these types.
+
+They are part of the OpenAPI schema; a test finds any value that has no limit.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import Field
+
+from tagtrace.review.model.listings import MAX_ITEMS
+from tagtrace.review.model.model import MAX_TOP
+
+MAX_ID = 2**53
+"""The largest integer that a page can hold exactly."""
+MAX_TOKENS = 1_000_000
+"""The number of tokens in a sentence or a document, at most."""
+MAX_TOGETHER = 20_000
+"""Maximum number of decisions, edits or labels in one request."""
+MAX_REVIEWER = 1_200
+"""Characters of a reviewer's name, percent-encoded: 100 of four bytes each."""
+
+Id = Annotated[int, Field(ge=0, le=MAX_ID)]
+"""A rank, a row, a version, or the number of a sentence, pattern or job."""
+Token = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+"""A place between two tokens of a sentence."""
+Top = Annotated[int, Field(ge=1, le=MAX_TOP)]
+Text = Annotated[str, Field(max_length=10_000)]
+Name = Annotated[str, Field(max_length=200)]
+Labels = Annotated[list[Name], Field(max_length=MAX_TOGETHER)]
+
+Filter = Annotated[str, Query(max_length=500)]
+Offset = Annotated[int, Query(ge=0, le=MAX_ID)]
+Limit = Annotated[int, Query(ge=0, le=MAX_ITEMS)]
+Digits = Annotated[str, Query(pattern="^[0-9]*$", max_length=9)]
+"""A number, or nothing."""

@@ -1,0 +1,173 @@
+"""Clients that are slow, silent or many are closed, and keep nobody out; questions do not keep decisions waiting."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from tagtrace._checks import TagtraceError
+from tagtrace.review import Review
+from tagtrace.review.http import connection as limits
+from tagtrace.review.http.app import MAX_QUESTIONS, make_app
+from tests.review.made import light_review
+
+pytest.importorskip("selenium", reason="the server of the page's tests")
+
+from tests.review.page import Api, Server, csrf_of
+
+REQUEST = b"GET /api/why?sentence=a&start=0&stop=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HEAD = b"POST /api/undo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Tagtrace: %s\r\n"
+PATIENCE = 20.0
+"""Maximum number of seconds that anything here waits; nothing is measured."""
+
+
+@pytest.fixture
+def review(tmp_path: Path) -> Review:
+    return light_review(tmp_path)
+
+
+@pytest.fixture
+def server(review: Review) -> Iterator[Server]:
+    found = Server(make_app(review))
+    yield found
+    found.stop()
+
+
+def connected(server: Server, text: bytes = b"") -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+    sock.sendall(text)
+    return sock
+
+
+def status_of(connection: HTTPConnection) -> int:
+    connection.request("GET", "/api/changes", headers={"Authorization": "Bearer secret"})
+    response = connection.getresponse()
+    response.read()
+    return response.status
+
+
+def is_closed(sock: socket.socket) -> bool:
+    """Whether the server closes the connection without an answer."""
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def post_head(server: Server, more: bytes) -> bytes:
+    return HEAD % csrf_of(f"http://127.0.0.1:{server.port}").encode() + more + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize("text", [b"", b"GET", b"GET / HTTP/1.1\r\nHost: localhost\r\n", REQUEST[:-1]])
+def test_a_request_that_does_not_arrive_is_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.1)
+    with connected(server, text) as sock:
+        assert is_closed(sock)
+
+
+@pytest.mark.parametrize("more", [b"Content-Length: 10", b"Transfer-Encoding: chunked"])
+def test_a_body_that_does_not_arrive_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch, more: bytes) -> None:
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.1)
+    with connected(server, post_head(server, more)) as sock:
+        assert is_closed(sock)
+
+
+def test_a_byte_now_and_then_does_not_help(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.2)
+    with connected(server) as sock:
+        sock.settimeout(0.01)
+        for _ in range(int(PATIENCE / 0.01)):
+            try:
+                sock.sendall(b"G")
+                if sock.recv(1) == b"":
+                    return
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+    raise AssertionError("the connection is still open")
+
+
+def test_a_slow_body_that_does_arrive_is_read(server: Server) -> None:
+    with connected(server, post_head(server, b"Content-Length: 2")) as sock:
+        sock.sendall(b"{")
+        sock.sendall(b"}")
+        assert sock.recv(100).startswith(b"HTTP/1.1 200")
+        sock.sendall(REQUEST)  # the connection is kept
+        assert sock.recv(100)
+
+
+def test_many_silent_connections_keep_nobody_out(server: Server, review: Review) -> None:
+    api = Api(f"http://127.0.0.1:{server.port}", review, "ada")
+    with ExitStack() as open_ones:
+        kinds = (b"", b"GET / HTTP/1.1\r\n", post_head(server, b"Content-Length: 10"))
+        silent = [open_ones.enter_context(connected(server, kinds[number % 3])) for number in range(600)]
+        assert api.decide(1, "accept")["status"] == "accepted"
+        assert is_closed(silent[0])
+        assert len(silent) > limits.MAX_CONNECTIONS
+
+
+def test_who_has_the_token_is_not_closed_for_who_has_not(review: Review, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two requests a reviewer says nothing."""
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 3)
+    server = Server(make_app(review, "secret"))
+    with closing(HTTPConnection("127.0.0.1", server.port, PATIENCE)) as reviewer, ExitStack() as open_ones:
+        assert status_of(reviewer) == 200
+        silent = [open_ones.enter_context(connected(server)) for _ in range(6)]
+        assert is_closed(silent[0])
+        reviewer.auto_open = 0  # on the same connection
+        assert status_of(reviewer) == 200
+    server.stop()
+
+
+def test_questions_do_not_keep_decisions_waiting(
+    server: Server, review: Review, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered, asked = threading.Event(), threading.Semaphore(0)
+
+    def slow() -> Any:
+        asked.release()
+        answered.wait(PATIENCE)
+        raise TagtraceError("done")
+
+    monkeypatch.setattr(review, "the_model", slow)
+    api = Api(f"http://127.0.0.1:{server.port}", review, "ada")
+    with ExitStack() as open_ones:
+        waiting = [open_ones.enter_context(connected(server, REQUEST)) for _ in range(MAX_QUESTIONS)]
+        assert asked.acquire(timeout=PATIENCE)
+        with connected(server, REQUEST) as sock:
+            api.get("project")  # by now the server has read the requests before this one
+            answer = sock.recv(10_000).lower()
+        assert answer.startswith(b"http/1.1 503")
+        assert b"retry-after: " in answer
+        assert api.decide(1, "accept")["status"] == "accepted"
+        assert api.post("undo", {})["undone"] == 1
+        assert not answered.is_set()
+        answered.set()
+        for sock in waiting:
+            assert sock.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_an_unexpected_error_is_logged_as_visible_text(capfd: pytest.CaptureFixture[str]) -> None:
+    async def fails(scope: Any, *_: Any) -> None:
+        if scope["type"] == "http":
+            raise ValueError("\x1b]0;evil\x07")
+
+    server = Server(fails)
+    with pytest.raises(HTTPError, match="500"):
+        urlopen(f"http://127.0.0.1:{server.port}", timeout=30)
+    server.stop()
+    said = capfd.readouterr().err
+    assert "\nValueError: \\x1b]0;evil\\x07\n" in said
+    assert "\x1b" not in said
