@@ -54,7 +54,7 @@ def test_every_command_is_documented(command: str) -> None:
 
 
 def test_no_command_is_documented_that_does_not_exist() -> None:
-    named = set(re.findall(r"(?:^ {4,}|`)(tagtrace [a-z-]+(?: check)?)\b", TEXT, re.MULTILINE))
+    named = set(re.findall(r"(?:^ {4,}|`)(tagtrace [a-z-]+(?: check| convert)?)\b", TEXT, re.MULTILINE))
     assert len(named) > 3
     assert named <= set(COMMANDS)
 

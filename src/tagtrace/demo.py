@@ -7,23 +7,34 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tagtrace._files import folder_moved_when_whole
+from tagtrace._folders import Product, folder_moved_when_whole
 from tagtrace._table import Described, Table
 from tagtrace.data import read_corpus, summarise
 from tagtrace.data.invented import InventedCorpus, generate, write_invented
 from tagtrace.data.summary import summary_table
 from tagtrace.findings import AuditOptions, run_audit
 from tagtrace.findings.audit import TrainingProgress
+from tagtrace.findings.audit_folder import PRODUCT as AUDIT
 from tagtrace.index import Index, build_index
+from tagtrace.index.manifest import PRODUCT as INDEX
 from tagtrace.influence import Explainer, Query, build_whole, make_query
 from tagtrace.review.project import write_project_file
 from tagtrace.tagger import Tagger, TrainOptions, mispredictions, save_tagger, train
 from tagtrace.tagger.convex.refit import RefitProgress
+from tagtrace.tagger.folder import PRODUCT as TAGGER
 
 RECIPE = TrainOptions(epochs=6, batch_size=32, schedule="linear")
 NUM_FOLDS = 3
 NUM_EARLY = 1
 """Taggers that are trained for the score ``whole``; more would be better and take longer."""
+PRODUCT = Product(
+    "data/planted.jsonl",
+    (
+        "data/*.conll", "data/planted.jsonl", "project.json", *TAGGER.within("tagger"), *INDEX.within("index"),
+        *INDEX.within("index.building"), *AUDIT.within("audit"), "audit/folds/*", "audit/folds/*/*",
+        "audit/folds/*/step-*/*",
+    ),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,11 +61,12 @@ class Demo:
 def run_demo(folder: str | Path, seed: int = 0, output: DemoOutput | None = None) -> Demo:
     """Invent news reports with planted label errors, train a tagger, explain a misprediction and find the errors.
 
-    Everything is written to ``folder``, which is replaced if it is the folder of an earlier demo.
+    Everything is written to ``folder``, which is replaced if it is the folder of an earlier demo and nothing
+    else is in it: decisions of a review are never deleted.
     """
     output, start, folder = output or DemoOutput(), time.monotonic(), Path(folder)
     corpus = generate(seed)
-    with folder_moved_when_whole(folder, overwrite=True, marker="data/planted.jsonl") as aside:
+    with folder_moved_when_whole(folder, overwrite=True, product=PRODUCT) as aside:
         write_invented(corpus, aside / "data")
     tagger = _train(folder, corpus, seed, output)
     output.note("building the index of the training data (the head is refitted exactly)")

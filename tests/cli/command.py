@@ -23,9 +23,9 @@ def succeed(*arguments: object) -> Result:
     return result
 
 
-def refused(result: Result, *words: str) -> str:
+def refused(result: Result, *words: str, status: int = 1) -> str:
     """The one line with which a command failed; it contains all ``words``."""
-    assert result.exit_code == 1, result.output
+    assert result.exit_code == status, result.output
     assert isinstance(result.exception, SystemExit), "a traceback"
     message = result.stderr.splitlines()[-1]
     assert message.startswith("tagtrace: ")

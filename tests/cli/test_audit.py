@@ -178,6 +178,21 @@ def test_data_without_documents(made: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "documents.csv").exists()
 
 
+def test_data_is_found_from_any_working_folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.conll").write_bytes((made / "train.conll").read_bytes())
+    options = IndexOptions(dtype="float32", l2=3.0, tolerance=1e-4)
+    build_index(load_tagger(made / "tagger"), read_corpus("train.conll"), "index", options, tagger_path=made / "tagger")
+    Path("away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    asked = ("--trusted", made / "dev.conll", "--effects", 0, "--most", 5)
+    assert audit(tmp_path, Path("out"), *asked, judges="encoder").exit_code == 0
+    (tmp_path / "train.conll").rename("train.conll")
+    wanted = f"its data is no longer at {tmp_path / 'train.conll'}; give the file of the data with --data"
+    refused(audit(tmp_path, Path("new"), *asked, judges="encoder"), wanted)
+    assert audit(tmp_path, Path("new"), *asked, "--data", "train.conll", judges="encoder").exit_code == 0
+
+
 def test_folds_that_were_trained_are_not_trained_again(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

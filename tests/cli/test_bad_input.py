@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tagtrace import read_corpus
+from tagtrace.index.fingerprints import describe_corpus
 from tests.cli.command import refused, succeed, tagtrace
 
 
@@ -194,11 +198,11 @@ def test_folders_that_are_not_taggers(command: str) -> None:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("command", ["train train.conll {} --epochs 1", "refit tagger train.conll {}"])
+@pytest.mark.parametrize("command", ["train train.conll {} --epochs 1", "refit other train.conll {}"])
 def test_places_that_cannot_be_written(command: str) -> None:
     fails(command.format("tagger"), "tagger: exists already", "overwrite")
     fails(command.format("arrays") + " --overwrite", "arrays: has no tagger.json, so it is not replaced")
-    fails(command.format(".") + " --overwrite", "has no tagger.json")
+    fails(command.format(".") + " --overwrite", "is in this folder")
     fails(command.format("dev.conll") + " --overwrite", "dev.conll: has no tagger.json")
     fails(command.format("dev.conll/out"), "dev.conll/out", "not a folder that can be written to")
 
@@ -208,6 +212,27 @@ def test_places_that_cannot_be_written(command: str) -> None:
 def test_a_folder_without_permission(here: Path, command: str) -> None:
     (here / "locked").mkdir(mode=0o500)
     fails(command, "locked", "not a folder that can be written to")
+
+
+NOT_UTF8 = os.fsdecode(b"\xff.conll")
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", ["train train.conll {} --epochs 1", "refit other train.conll {}"])
+def test_folders_from_which_weights_could_not_be_read(command: str) -> None:
+    fails(command.format(NOT_UTF8), r"\xff.conll: its full name is not UTF-8", "rename")
+
+
+@pytest.mark.usefixtures("here")
+def test_data_whose_name_is_not_utf8(tagger: Path) -> None:
+    shutil.copy("train.conll", NOT_UTF8)
+    succeed("refit", tagger, NOT_UTF8, "refitted")
+    assert "\ufffd.conll" in json.loads(Path("refitted/tagger.json").read_text("utf-8"))["record"]["data"]["train"]
+    succeed("predict", "refitted", NOT_UTF8, "predicted.conll")
+    assert json.loads(succeed("data", "check", NOT_UTF8, "--json").stdout)[0]["path"] == "\ufffd.conll"
+    corpus = read_corpus(NOT_UTF8)
+    assert corpus.sentences[0].id == "\ufffd-0:0"
+    json.dumps(asdict(describe_corpus(corpus, Path("index"))), ensure_ascii=False).encode()
 
 
 @pytest.mark.usefixtures("here")
@@ -299,7 +324,8 @@ def test_weights_that_do_not_fit_on_the_disk(checkpoint_seconds: int) -> None:
     refused(result, "File too large")
     left = {name: data for name, data in listing(Path()).items() if not name.startswith("tagger.checkpoint")}
     assert left == before, "the older tagger is complete"
-    assert not Path("tagger.checkpoint/state.json").exists()
+    assert json.loads(Path("tagger.checkpoint/state.json").read_text())["files"] == []
+    assert tagtrace(*command.split()).exit_code == 0, "the run goes on when there is space again"
 
 
 @pytest.mark.usefixtures("here")
@@ -323,6 +349,6 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, command: str, function: str) ->
     folder = Path.cwd()
     before = listing(folder)
     result = tagtrace(*command.split())
-    refused(result, "interrupted; run the same command again to resume")
+    refused(result, "interrupted; run the same command again to resume", status=130)
     assert "Traceback" not in result.output
     assert listing(folder) == before

@@ -57,3 +57,35 @@ def test_reading_options_reach_the_reader(tmp_path: Path) -> None:
     jsonl.write_text('{"words": ["cat", "sits"], "classes": [1, 0]}\n')
     options = ("--tokens-key", "words", "--labels-key", "classes", "--label-names", "O,B-PER")
     assert json.loads(succeed("data", "check", jsonl, *options, "--json").stdout)[0]["labels"] == {"B-PER": 1, "O": 1}
+
+
+def test_doubts_about_columns_are_shown_and_noted_by_training(tmp_path: Path) -> None:
+    path = tmp_path / "numbered.conll"
+    path.write_text("1\tgrey\tJJ\tO\n3\tsea\tNN\tB-LOC\n\n1\tTam\tNN\tB-LOC\n2\tsang\tVB\tO\n")
+    found = succeed("data", "check", path).stdout
+    assert f"{path}: in line 2, the first column has 3 after 1; it was read as numbers" in found
+    assert "column 1" in found
+    trained = succeed("train", path, tmp_path / "tagger", "--epochs", 1, "--device", "cpu")
+    assert f"{path}: in line 2, the first column has 3 after 1" in trained.stderr.replace("\n", " ")
+
+
+def test_convert(tmp_path: Path) -> None:
+    source = tmp_path / "train.conll"
+    source.write_text("Ada B-PER\nisn't O\n")
+    result = succeed("data", "convert", source, tmp_path / "out", "--to", "brat")
+    assert "brat standoff, 1 sentence, 2 tokens, 1 segment" in result.stdout
+    assert "note: " in result.stdout
+    assert (tmp_path / "out" / "train_0.ann").read_text() == "T1\tPER 0 3\tAda\n"
+    refused(tagtrace("data", "convert", source, tmp_path / "out", "--to", "brat"), "exists already")
+    succeed("data", "convert", source, tmp_path / "out", "--to", "brat", "--overwrite")
+    refused(tagtrace("data", "convert", source, tmp_path / "out.jsonl"), "name one of jsonl, doccano")
+    refused(tagtrace("data", "convert", tmp_path / "out", tmp_path / "out" / "x.conll"), "is inside IN")
+    succeed("data", "convert", tmp_path / "out", tmp_path / "back.conll")
+    assert (tmp_path / "back.conll").read_text() == "-DOCSTART-\tO\n\nAda\tB-PER\nisn\tO\n'\tO\nt\tO\n\n"
+
+
+def test_convert_without_labels(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("Ada\nran\n")
+    refused(tagtrace("data", "convert", tmp_path / "a", tmp_path / "b", "--to", "jsonl"), "label")
+    succeed("data", "convert", tmp_path / "a", tmp_path / "b", "--to", "jsonl", "--unlabelled")
+    assert json.loads((tmp_path / "b").read_text()) == {"id": "a:0", "tokens": ["Ada", "ran"]}

@@ -9,7 +9,7 @@ import pytest
 
 from tagtrace import ReadOptions, load_tagger, read_corpus
 from tagtrace.data.invented import generate
-from tests.cli.command import succeed, tagtrace
+from tests.cli.command import refused, succeed, tagtrace
 
 
 @pytest.fixture
@@ -22,9 +22,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_demo_replaces_an_earlier_one(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     succeed("demo", "--out", folder)
-    (folder / "mine").write_text("old")
+    (folder / "decisions.sqlite").write_text("precious")
+    refused(tagtrace("demo", "--out", folder), "decisions.sqlite: was not written by tagtrace")
+    assert (folder / "decisions.sqlite").read_text() == "precious"
+    (folder / "decisions.sqlite").unlink()
+    (folder / "data" / "train.conll").write_text("old")
     result = succeed("demo", "--out", folder)
-    assert not (folder / "mine").exists()
     for part in (
         "Planted in train",
         "test (true labels)",

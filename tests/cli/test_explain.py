@@ -34,9 +34,9 @@ def test_mispredictions_are_explained_unless_a_segment_is_named(indexed: Path, t
         assert all(one["score"] > 0 for one in case["supporters"])
         assert all(one["score"] < 0 for one in case["opposers"])
     sentence = cases[0]["sentence"]
-    succeed(*explain(indexed, "--sentence", sentence, "--json", path))
+    succeed(*explain(indexed, "--sentence", sentence, "--json", path, "--overwrite"))
     num_there = len(json.loads(path.read_text()))
-    exactly = succeed(*explain(indexed, "--sentence", sentence, "--most", num_there, "--json", path))
+    exactly = succeed(*explain(indexed, "--sentence", sentence, "--most", num_there, "--json", path, "--overwrite"))
     assert "there are more" not in exactly.stderr
     assert {case["sentence"] for case in json.loads(path.read_text())} == {sentence}
 
@@ -46,7 +46,8 @@ def test_data_without_mispredictions(indexed: Path, tmp_path: Path) -> None:
     predicted = open_index(indexed / "index").tagger().predict(sentences)
     pairs = [zip(sentence.tokens, labels, strict=True) for sentence, labels in zip(sentences, predicted, strict=True)]
     (tmp_path / "right.conll").write_text("\n".join("".join(f"{a}\t{b}\n" for a, b in pair) for pair in pairs))
-    arguments = (indexed / "index", "--data", tmp_path / "right.conll", "--scheme", "iob2", "--json", path)
+    options = ("--scheme", "iob2", "--json", path, "--overwrite")
+    arguments = (indexed / "index", "--data", tmp_path / "right.conll", *options)
     result = tagtrace("explain", *arguments)
     assert answer(result, path) == []
     assert "no misprediction was found" in result.stderr
@@ -109,7 +110,7 @@ def test_answers_that_were_complete_before_an_error_are_written(
     arguments = explain(indexed, "--most", 4, "--json", path)
     complete = answer(tagtrace(*arguments), path)
     monkeypatch.setattr(Explainer, "_explanation", fail_third)
-    refused(tagtrace(*arguments), "no solution")
+    refused(tagtrace(*arguments, "--overwrite"), "no solution")
     assert len(complete) == 4
     assert json.loads(path.read_text()) == complete[:2]
     path.unlink()

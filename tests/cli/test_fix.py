@@ -14,7 +14,8 @@ from click.testing import Result
 from tagtrace.data import read_corpus
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.findings.finding import Finding, write_findings
-from tests.cli.command import refused, tagtrace
+from tagtrace.findings.fix import default_log
+from tests.cli.command import refused, succeed, tagtrace
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +151,7 @@ def test_what_is_read_is_never_overwritten(made: Path, tmp_path: Path) -> None:
         refused(fix(made, target, "--all", "--overwrite"), "is DATA, which is never overwritten")
     log = made / "findings.jsonl"
     refused(fix(made, tmp_path / "a", "--all", "--log", log, "--overwrite"), "is FINDINGS, which is never overwritten")
-    refused(fix(made, tmp_path / "a", "--all", "--log", tmp_path / "a"), "OUT and the log")
+    refused(fix(made, tmp_path / "a", "--all", "--log", tmp_path / "a"), "OUT and --log")
     refused(fix(made, tmp_path, "--all"), "is a folder")
     (tmp_path / "a").write_text("mine")
     refused(fix(made, tmp_path / "a", "--all"), "exists already; choose another file for OUT")
@@ -166,3 +167,15 @@ def test_other_data_is_refused_and_nothing_written(made: Path, tmp_path: Path) -
     doubled.write_text((made / "findings.jsonl").read_text() * 2)
     refused(fix(made, tmp_path / "fixed.conll", "--all", findings=doubled), "2 findings have the rank 1")
     assert [path.name for path in tmp_path.iterdir()] == ["double.jsonl"]
+
+
+def test_private_data_stays_private(made: Path, tmp_path: Path) -> None:
+    data = tmp_path / "private.conll"
+    data.write_bytes((made / "train.conll").read_bytes())
+    data.chmod(0o600)
+    out = tmp_path / "out.conll"
+    succeed("fix", data, made / "findings.jsonl", out, "--all")
+    assert [path.stat().st_mode & 0o777 for path in (out, default_log(out))] == [0o600] * 2
+    data.chmod(0o644)
+    succeed("fix", data, made / "findings.jsonl", out, "--all", "--overwrite")
+    assert [path.stat().st_mode & 0o777 for path in (out, default_log(out))] == [0o600] * 2

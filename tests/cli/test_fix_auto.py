@@ -61,15 +61,25 @@ def project(indexed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for one in chosen
     ]
     Decisions(data, store).decide("ann", asked)
+    killed = {path: path.read_bytes() for path in file.decisions.parent.glob("decisions.sqlite*")}
     store.close()
+    for path, content in killed.items():  # as a killed server leaves them: rows are in the write-ahead log only
+        path.write_bytes(content)
     (folder / "true.json").write_text(json.dumps([rank for rank, value in is_error.items() if value]))
     return folder
 
 
+def kept_files(folder: Path) -> dict[str, bytes]:
+    """All files but the memory that SQLite shares between processes."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".sqlite-shm"}
+
+
 def test_decisions_are_made_and_teach_what_else_is_sure(project: Path, indexed: Path, tmp_path: Path) -> None:
     target, findings = tmp_path / "fixed.conll", project / "audit" / "findings.jsonl"
+    before = kept_files(project / "project")
     result = tagtrace("fix", indexed / "train.conll", findings, target, "--auto", "--decisions", project / "project")
     assert result.exit_code == 0, result.output
+    assert kept_files(project / "project") == before
     assert "should become right" in " ".join(result.stdout.split())
     true = set(json.loads((project / "true.json").read_text()))
     log = [json.loads(line) for line in Path(f"{target}.changes.jsonl").read_text().splitlines()]
@@ -167,7 +177,11 @@ def test_findings_with_impossible_numbers_are_refused(value: str, project: Path,
     lines[0] = lines[0].replace('"doubt": 0.8', f'"doubt": {value}')
     bad = tmp_path / "bad.jsonl"
     bad.write_text("\n".join(lines))
-    refused(tagtrace("fix", indexed / "train.conll", bad, tmp_path / "o.conll", "--auto"), "bad.jsonl", "not a finding")
+    refused(
+        tagtrace("fix", indexed / "train.conll", bad, tmp_path / "o.conll", "--auto"),
+        "bad.jsonl",
+        "give the findings.jsonl",
+    )
 
 
 def test_findings_of_the_same_rank_are_refused(project: Path, indexed: Path, tmp_path: Path) -> None:

@@ -94,16 +94,16 @@ def test_data_that_the_index_was_not_built_from(made: Path, tmp_path: Path) -> N
     path = tmp_path / "gain.json"
     result = gain(made, "index", "--json", path, before="train_true.conll", after="train.conll")
     back = answer(result, path)
-    there = answer(gain(made, "index", "--json", path), path)
+    there = answer(gain(made, "index", "--json", path, "--overwrite"), path)
     assert back["f1"]["difference"] == pytest.approx(-there["f1"]["difference"])
 
 
 def test_a_tagger_and_another_strength(made: Path, tmp_path: Path) -> None:
     path = tmp_path / "gain.json"
     own = answer(gain(made, "tagger", "--json", path, "--samples", 10), path)
-    three = answer(gain(made, "tagger", "--l2", 3, "--json", path), path)
+    three = answer(gain(made, "tagger", "--l2", 3, "--json", path, "--overwrite"), path)
     assert own["samples"] == 10
-    assert three["f1"] == pytest.approx(answer(gain(made, "index", "--json", path), path)["f1"])
+    assert three["f1"] == pytest.approx(answer(gain(made, "index", "--json", path, "--overwrite"), path)["f1"])
     assert three["f1"] != own["f1"]
 
 
@@ -115,7 +115,7 @@ def test_everything(made: Path, tmp_path: Path) -> None:
         assert f"training: {run}\n" in result.stderr
     assert "mean of 2 seeds" in " ".join(result.stdout.split())
     assert len(found["before"]) == len(found["after"]) == 2
-    again = gain(made, "index", "--retrain", "everything", "--seeds", 2, "--work", work, "--json", path)
+    again = gain(made, "index", "--retrain", "everything", "--seeds", 2, "--work", work, "--json", path, "--overwrite")
     assert "training" not in again.stderr
     assert answer(again, path) == found
     other = gain(made, "index", "--retrain", "everything", "--encoder", "vectors:none.txt")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from tagtrace import __version__
 from tagtrace.cli import main
 from tagtrace.cli.main import COMMANDS
 from tagtrace.cli.options import READING_NAMES
-from tests.cli.command import succeed, tagtrace
+from tests.cli.command import refused, succeed, tagtrace
 
 
 def commands(group: click.Group = main, before: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -122,3 +123,40 @@ def test_the_wrong_way_to_call_a_command_shows_its_usage() -> None:
         result = CliRunner().invoke(main, command.split())
         assert result.exit_code == 2
         assert result.stderr.startswith("Usage:")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_output_is_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        code = "from tagtrace.cli import main; main(prog_name='tagtrace')"
+        run = subprocess.run([sys.executable, "-c", code, "--help"], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (run.returncode, run.stderr) == (1, b"tagtrace: No space left on device; free some space and run again\n")
+
+
+def test_ctrl_c_where_nothing_can_be_raised_is_not_lost() -> None:
+    code = (
+        "import signal, time\n"
+        "from tagtrace.cli.main import main\n"
+        "class Interrupted:\n"
+        "    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
+        "@main.command\n"
+        "def strike():\n"
+        "    one = Interrupted()\n"
+        "    del one\n"
+        "    time.sleep(10)\n"
+        "main.get_command = lambda *_: strike\n"
+        "main(['data'])\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (130, "tagtrace: interrupted; run the same command again to resume\n")
+
+
+def test_ctrl_c_that_a_library_turns_into_another_error_is_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    def strike(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ValueError("what happened?") from None
+
+    monkeypatch.setattr("tagtrace.cli.data.read_corpus", strike)
+    refused(tagtrace("data", "check", __file__), "interrupted", status=130)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tagtrace.data import ReadOptions
+from tagtrace.review import write_project_file
 from tests.cli.command import refused, succeed, tagtrace
 
 pytest.importorskip("fastapi", reason="the review extra is not installed")
@@ -55,7 +56,23 @@ def test_a_new_project_remembers_its_parts(indexed: Path, tmp_path: Path, served
     assert [call["review"].name for call in served] == ["project", "project"]
     assert served[0]["review"].reviewer == "ada"
     assert not served[0]["browser"]
-    refused(tagtrace("review", project, "--data", indexed / "train.conll"), "project.json", "data")
+    succeed("review", project, *parts, "--no-browser", "--port", 0)  # the first command again
+    refused(tagtrace("review", project, "--data", indexed / "dev.conll"), "project.json", "data")
+
+
+def test_a_project_that_is_opened_again_is_as_private_as_its_parts(
+    indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are named in its file, and not on the command line."""
+    data, made = tmp_path / "train.conll", tmp_path / "made"
+    data.write_bytes((indexed / "train.conll").read_bytes())
+    write_project_file(tmp_path / "project", None, index=indexed / "index", data=data)
+    monkeypatch.setattr("tagtrace.cli.review.review_project", lambda *_, **__: made.write_bytes(b""))
+    for private, expected in ((0o600, 0o600), (0o640, 0o640), (0o644, 0o644)):
+        data.chmod(private)
+        made.unlink(missing_ok=True)
+        succeed("review", tmp_path / "project")
+        assert made.stat().st_mode & 0o777 == expected
 
 
 def test_bad_input_is_one_line(indexed: Path, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_an_interrupted_run_resumes_or_restarts(data: Path, tmp_path: Path, monk
     with monkeypatch.context() as patch:
         patch.setattr(TrainingDisplay, "__call__", stop)
         stopped = tagtrace(*command, "--checkpoint-seconds", 0)
-    assert refused(stopped) == "tagtrace: interrupted; run the same command again to resume"
+    assert refused(stopped, status=130) == "tagtrace: interrupted; run the same command again to resume"
     assert stopped.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["t.checkpoint"]
     refused(tagtrace(*command, "--dropout", 0.1), "t.checkpoint", "different options", "restart")

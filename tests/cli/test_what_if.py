@@ -133,4 +133,4 @@ def test_bad_edits_get_one_line(indexed: Path, options: list[str], message: str)
 )
 def test_a_bad_line_of_a_file_is_named(indexed: Path, tmp_path: Path, line: str) -> None:
     (tmp_path / "edits.jsonl").write_text(f"\n{line}\n")
-    refused(ask(indexed, "what-if", "--from", tmp_path / "edits.jsonl"), "edits.jsonl, line 2: expected")
+    refused(ask(indexed, "what-if", "--from", tmp_path / "edits.jsonl"), "edits.jsonl, line 2: ", "give JSON lines")

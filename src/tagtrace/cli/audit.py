@@ -9,6 +9,7 @@ from typing import Any, get_args
 import click
 
 from tagtrace.cli.options import Command, device_option, read_options, reading_options, tagger_option
+from tagtrace.cli.places import EncoderName, IndexFolder, Input, KeptFolder
 from tagtrace.cli.show import counting_several, show, training_several
 from tagtrace.data import read_corpus
 from tagtrace.findings import SCORES, AuditOptions, run_audit
@@ -18,11 +19,11 @@ from tagtrace.index import open_index
 
 
 @click.command(cls=Command)
-@click.argument("folder", metavar="INDEX", type=click.Path(path_type=Path))
-@click.option("--trusted", "trusted_file", type=click.Path(path_type=Path), metavar="FILE",
+@click.argument("folder", metavar="INDEX", type=IndexFolder())
+@click.option("--trusted", "trusted_file", type=Input(), metavar="FILE",
               help="Some data with correct labels that is not part of the training data. Without it, systematic "
               "mistakes stay hidden.")  # fmt: skip
-@click.option("--out", "target", type=click.Path(path_type=Path), default=Path("tagtrace-audit"), show_default=True,
+@click.option("--out", "target", type=KeptFolder(), default=Path("tagtrace-audit"), show_default=True,
               metavar="FOLDER", help="Folder for the findings, the patterns and the report.")  # fmt: skip
 @click.option("--query", metavar="GOLD:PREDICTED",
               help="Look for the causes of one kind of error only. ORG:LOC: labels that make the tagger predict LOC "
@@ -39,12 +40,16 @@ from tagtrace.index import open_index
 @click.option("--most", type=int, default=1000, show_default=True, help="Maximum number of findings.")
 @click.option("--effects", type=int, default=3, show_default=True,
               help="Number of patterns whose effect on the trusted data is checked by retraining.")  # fmt: skip
-@click.option("--truth", "truth_file", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--truth", "truth_file", type=Input(), metavar="FILE",
               help="The training data with correct labels, to measure how many errors are found. It does not change "
               "the ranking.")  # fmt: skip
-@click.option("--data", "data_file", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--data", "data_file", type=Input(), metavar="FILE",
               help="The training data. [default: where it was when the index was built]")  # fmt: skip
-@click.option("--encoder", help="Untrained encoder that the judges start from, as for train. [default: the tagger's]")
+@click.option(
+    "--encoder",
+    type=EncoderName(),
+    help="Untrained encoder that the judges start from, as for train. [default: the tagger's]",
+)
 @tagger_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the folds and of new encoders.")
 @device_option

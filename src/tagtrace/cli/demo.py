@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
+from tagtrace.cli.options import Command
+from tagtrace.cli.places import KeptFolder
 from tagtrace.cli.show import note, refit_line, show, training_several
 from tagtrace.demo import NUM_FOLDS, DemoOutput, run_demo
 
 
-@click.command()
-@click.option("--out", "folder", type=click.Path(path_type=Path), default=Path("tagtrace-demo"), show_default=True,
+@click.command(cls=Command)
+@click.option("--out", "folder", type=KeptFolder(), default=Path("tagtrace-demo"), show_default=True,
               metavar="FOLDER", help="Folder for everything that the demo writes. An earlier demo there is "
               "replaced.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")

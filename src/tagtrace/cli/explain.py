@@ -20,6 +20,7 @@ from tagtrace.cli.options import (
     together,
     unlabelled_option,
 )
+from tagtrace.cli.places import IndexFolder, Input
 from tagtrace.cli.show import counting, note, show
 from tagtrace.data import read_corpus
 from tagtrace.index import open_index
@@ -30,8 +31,9 @@ from tagtrace.influence.explanation import Rung
 from tagtrace.influence.options import check_at_least
 
 explain_options: Option = together(
-    click.argument("folder", metavar="INDEX", type=click.Path(path_type=Path)),
-    click.option("--data", "data_file", required=True, metavar="FILE", help="Data with the sentence to explain."),
+    click.argument("folder", metavar="INDEX", type=IndexFolder()),
+    click.option("--data", "data_file", type=Input(), required=True, metavar="FILE",
+                 help="Data with the sentence to explain."),
     click.option("--sentence", metavar="ID", help="Id of the sentence. [default: all sentences]"),
     click.option("--segment", metavar="START:STOP",
                  help="Tokens to explain, counted from 0: 3:5 means tokens 3 and 4. [default: every misprediction]"),

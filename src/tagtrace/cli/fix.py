@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from tagtrace._checks import OptionError
-from tagtrace._files import check_outputs
 from tagtrace.cli.options import Command, overwrite_option, read_options, reading_options
+from tagtrace.cli.places import Input, OutputData, OutputFile, ProjectFolder
 from tagtrace.cli.show import show
 from tagtrace.data import Corpus, read_corpus
 from tagtrace.findings import (
@@ -26,16 +26,16 @@ from tagtrace.findings import (
 )
 from tagtrace.findings import fix as fix_corpus
 from tagtrace.findings.fix import check_ranks, default_log
-from tagtrace.review import read_project_file, teach_by_review
-from tagtrace.review.project import MARKER
+from tagtrace.review import teach_by_review
 
 CHOOSING = "--top, --pattern, --min-confidence, --only, --all or --auto"
 
 
 @click.command(cls=Command)
-@click.argument("data_file", metavar="DATA", type=click.Path(path_type=Path))
-@click.argument("findings_file", metavar="FINDINGS", type=click.Path(path_type=Path))
-@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@click.argument("data_file", metavar="DATA", type=Input())
+@click.argument("findings_file", metavar="FINDINGS", type=Input())
+@click.argument("target", metavar="OUT",
+                type=OutputData(lambda given: given["data_file"].is_dir()))  # fmt: skip
 @click.option("--top", type=int, metavar="N", help="Apply the first N findings.")
 @click.option("--pattern", "patterns", type=int, multiple=True, metavar="N",
               help="Apply the findings of this pattern. May be repeated.")  # fmt: skip
@@ -49,12 +49,12 @@ CHOOSING = "--top, --pattern, --min-confidence, --only, --all or --auto"
 @click.option("--risk", type=float, metavar="SHARE",
               help="With --auto: of the labels that change, the share that may be expected to become wrong. "
               f"[default: {RISK}]")  # fmt: skip
-@click.option("--decisions", type=click.Path(path_type=Path), metavar="PROJECT",
+@click.option("--decisions", type=ProjectFolder(), metavar="PROJECT",
               help="With --auto: folder of a review. Its decisions are made in the copy too, and teach which findings "
               "are sure.")  # fmt: skip
 @click.option("--replay", "is_log", is_flag=True,
               help="FINDINGS is the log of an earlier fix: make the same changes again.")  # fmt: skip
-@click.option("--log", "log_file", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--log", "log_file", type=OutputFile(("target", default_log)), metavar="FILE",
               help="File for the log of changes. [default: OUT.changes.jsonl]")  # fmt: skip
 @overwrite_option
 @reading_options
@@ -63,12 +63,9 @@ def fix(data_file: Path, findings_file: Path, target: Path, **values: Any) -> No
 
     FINDINGS is the findings.jsonl of an audit. Choose with one or several options; with several, a finding must meet
     all of them: --pattern 1 --top 50 chooses those of the first 50 findings that belong to pattern 1. Only labels
-    change; everything else in the file stays the same, byte for byte.
+    change; everything else in the file stays the same, byte for byte. If DATA is a folder, so is OUT.
     """
     options = read_options(values)
-    log = values["log_file"] or default_log(target)
-    inputs = {"DATA": data_file, "FINDINGS": findings_file, **_project_files(values["decisions"])}
-    check_outputs({"OUT": target, "the log": log}, inputs, overwrite=values["overwrite"])
     conditions = {name: values[name] for name in ("top", "patterns", "min_confidence")}
     conditions["ranks"] = _ranks(values["ranks"])
     is_choosing = values["everything"] or any(value not in (None, (), set()) for value in conditions.values())
@@ -78,7 +75,7 @@ def fix(data_file: Path, findings_file: Path, target: Path, **values: Any) -> No
         raise OptionError("--risk and --decisions are about --auto; add it, or leave them out")
     if values["auto"]:
         fixed = _auto(read_corpus(data_file, options), findings_file, values["risk"], values["decisions"])
-        _write(fixed, target, log, overwrite=values["overwrite"])
+        _write(fixed, target, **values)
         return
     if values["is_log"] == is_choosing:
         wrong = f"--replay repeats all changes of a log; leave out {CHOOSING}"
@@ -90,26 +87,14 @@ def fix(data_file: Path, findings_file: Path, target: Path, **values: Any) -> No
         fixed = replay(corpus, read_changes(findings_file))
     else:
         fixed = fix_corpus(corpus, choose_findings(read_findings(findings_file), **conditions))
-    _write(fixed, target, log, overwrite=values["overwrite"])
+    _write(fixed, target, **values)
 
 
-def _write(fixed: Fixed, target: Path, log: Path, *, overwrite: bool) -> None:
-    num_labels = fixed.save(target, log, overwrite=overwrite)
+def _write(fixed: Fixed, target: Path, *, log_file: Path, overwrite: bool, **_: Any) -> None:
+    num_labels = fixed.save(target, log_file, overwrite=overwrite)
     show(fixed)
     show(f"wrote {target}: {num_labels:,} labels changed for {len(fixed.changes):,} findings")
-    show(f"wrote {log}: the log of changes, which --replay repeats")
-
-
-def _project_files(folder: Path | None) -> dict[str, Path]:
-    """The files of a review that must not be overwritten."""
-    if folder is None:
-        return {}
-    file = read_project_file(folder)
-    audit = {} if file.audit is None else {"a file of the audit": file.audit / "audit.json"}
-    return {
-        "the decisions": file.decisions, "the project": file.folder / MARKER, "the data of the project": file.data,
-        "a file of the index": file.index / "manifest.json", **audit,
-    }  # fmt: skip
+    show(f"wrote {log_file}: the log of changes, which --replay repeats")
 
 
 def _auto(corpus: Corpus, findings_file: Path, risk: float | None, project: Path | None) -> Fixed:

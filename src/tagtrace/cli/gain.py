@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
+from tagtrace._documents import recorded_path
 from tagtrace._files import write_json
+from tagtrace.cli.labels_to_learn import decisions_option, trusted_option, trusted_sentences
 from tagtrace.cli.options import (
     Command,
     device_option,
@@ -16,31 +18,32 @@ from tagtrace.cli.options import (
     reading_options,
     tagger_option,
 )
+from tagtrace.cli.places import EncoderName, IndexFolder, Input, KeptFolder
 from tagtrace.cli.show import counting, refit_line, show, training_several
-from tagtrace.cli.trusted import decisions_option, trusted_option, trusted_sentences
 from tagtrace.data import read_corpus
 from tagtrace.findings import gain as measure_gain
 from tagtrace.index import open_index_or_tagger
 
 
 @click.command(cls=Command)
-@click.argument("folder", metavar="INDEX_OR_TAGGER", type=click.Path(path_type=Path))
-@click.argument("before_file", metavar="BEFORE", type=click.Path(path_type=Path))
-@click.argument("after_file", metavar="AFTER", type=click.Path(path_type=Path))
-@click.option("--test", "test_file", required=True, metavar="FILE", type=click.Path(path_type=Path),
+@click.argument("folder", metavar="INDEX_OR_TAGGER", type=IndexFolder())
+@click.argument("before_file", metavar="BEFORE", type=Input())
+@click.argument("after_file", metavar="AFTER", type=Input())
+@click.option("--test", "test_file", required=True, metavar="FILE", type=Input(),
               help="Held-out data with correct labels.")  # fmt: skip
 @click.option("--retrain", type=click.Choice(["head", "everything"]), default="head", show_default=True,
               help="Retrain only the head, to its exact optimum, or everything: the encoder too, as the tagger was "
               "trained.")  # fmt: skip
 @click.option("--seeds", type=int, default=1, show_default=True,
               help="With --retrain everything: number of training runs on each side, which are averaged.")  # fmt: skip
-@click.option("--dev", "dev_file", metavar="FILE", type=click.Path(path_type=Path),
+@click.option("--dev", "dev_file", metavar="FILE", type=Input(),
               help="With --retrain everything: data that chooses the epoch, as in training.")  # fmt: skip
 @trusted_option
 @decisions_option
-@click.option("--encoder", help="With --retrain everything: untrained encoder to start from, as for train. "
+@click.option("--encoder", type=EncoderName(),
+              help="With --retrain everything: untrained encoder to start from, as for train. "
               "[default: the tagger's]")  # fmt: skip
-@click.option("--work", type=click.Path(path_type=Path), metavar="FOLDER",
+@click.option("--work", type=KeptFolder(), metavar="FOLDER",
               help="With --retrain everything: folder for finished runs, so that an interrupted command can "
               "resume.")  # fmt: skip
 @click.option("--l2", type=float,
@@ -73,5 +76,5 @@ def gain(folder: Path, before_file: Path, after_file: Path, **values: Any) -> No
     show(found)
     if values["json_file"] is not None:
         files = {"before_file": before_file, "after_file": after_file, "test_file": values["test_file"]}
-        asked = {name: str(path) for name, path in files.items()} | {"samples": values["samples"]}
+        asked = {name: recorded_path(path) for name, path in files.items()} | {"samples": values["samples"]}
         write_json(values["json_file"], {**asked, "seeds": values["seeds"], **found.to_json()})

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
+from types import TracebackType
 from typing import Any
 
 import click
@@ -14,10 +20,12 @@ from safetensors import SafetensorError
 
 from tagtrace._checks import TagtraceError
 from tagtrace._version import __version__
+from tagtrace._visible import visible_lines, visible_message
+from tagtrace.cli.interrupts import Interrupts
 
 COMMANDS = {
     "demo": "Try everything on invented data with planted label errors.",
-    "data": "Check data files: counts, label scheme, broken labels.",
+    "data": "Check data (counts, label scheme, broken labels), or convert it.",
     "train": "Train a tagger.",
     "refit": "Refit the head of a tagger to its exact optimum.",
     "predict": "Label a file with a tagger.",
@@ -31,9 +39,13 @@ COMMANDS = {
     "review": "Decide on findings in the browser, and export corrected data.",
     "fix": "Write a copy of the data in which chosen findings are fixed.",
     "gain": "Retrain before and after a fix, and compare F1.",
+    "doctor": "Check whether everything in a folder is whole, and repair it.",
     "reproduce": "Run an experiment of the paper.",
 }
 """In the order of use. Each command is in the module of its name, which is imported when the command runs."""
+INTERRUPTS = Interrupts()
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as shells expect it: 128 and the number of the signal."""
 
 
 class LazyCommands(click.Group):
@@ -67,23 +79,73 @@ class LazyCommands(click.Group):
 class Commands(LazyCommands):
     """Prints errors that the user can correct as one line on standard error and exits with 1."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        never_fail_to_encode()
+        sys.excepthook = _show_unexpected
+        threading.excepthook = _show_unexpected_of_thread
+        with INTERRUPTS.watched():
+            return super().main(*args, **extra)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with errors_as_lines(), visible_usage_errors():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         # Before torch is imported: threads that wait by spinning make a busy machine many times slower. On Linux they
         # may spin for a few microseconds, without which training by two threads is no faster than by one.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-        try:
+        with errors_as_lines(), visible_usage_errors():
             return super().invoke(ctx)
-        except TagtraceError as error:
-            _fail(str(error))
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise  # the reader of a pipe has gone: click exits quietly
-            _fail(_describe(error))
-        except SafetensorError as error:
-            _fail(f"weights cannot be written or read ({error}); check that the disk has space left")
-        except KeyboardInterrupt:
-            _fail("interrupted; run the same command again to resume")
+
+
+def _show_unexpected(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """Print the traceback of an error of ours, which may have text from files in it."""
+    print(visible_lines("".join(traceback.format_exception(kind, error, trace)).rstrip()), file=sys.stderr)
+
+
+def _show_unexpected_of_thread(given: threading.ExceptHookArgs) -> None:
+    if given.exc_type is not SystemExit:
+        _show_unexpected(given.exc_type, given.exc_value, given.exc_traceback)
+
+
+def never_fail_to_encode() -> None:
+    """Characters that an output's encoding does not have (help texts may have some) become escapes, not errors."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+_OF_CLICK = (click.ClickException, click.exceptions.Exit, click.Abort)
+
+
+@contextmanager
+def errors_as_lines() -> Iterator[None]:
+    """Errors that the user can correct become one line on standard error and an exit status."""
+    try:
+        yield
+    except TagtraceError as error:
+        _fail(str(error))
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise  # the reader of a pipe has gone: click exits quietly
+        _fail(_describe(error))
+    except SafetensorError as error:
+        _fail(f"weights cannot be written or read ({error}); check that the disk has space left")
+    except (KeyboardInterrupt, Exception) as error:
+        if not isinstance(error, KeyboardInterrupt) and (isinstance(error, _OF_CLICK) or not INTERRUPTS.have_come):
+            raise
+        _fail("interrupted; run the same command again to resume", INTERRUPTED)
+
+
+@contextmanager
+def visible_usage_errors() -> Iterator[None]:
+    """Arguments in messages of click may be file names that a pattern of the shell has found."""
+    try:
+        yield
+    except click.ClickException as error:
+        vars(error).update(message=visible_message(error.message))  # declared as final
+        raise
 
 
 def _describe(error: OSError) -> str:
@@ -94,9 +156,14 @@ def _describe(error: OSError) -> str:
     return f"{where}{what}{hint}"
 
 
-def _fail(message: str) -> None:
-    click.echo("tagtrace: " + " ".join(message.split()), err=True)
-    sys.exit(1)
+def _fail(message: str, status: int = 1) -> None:
+    # click would write UTF-8 to an output that has only ASCII
+    print(f"tagtrace: {visible_message(message)}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # its disk is full, as the message said: Python would try again at the end, and say so once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(status)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

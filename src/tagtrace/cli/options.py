@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from tagtrace._checks import OptionError
+from tagtrace._files import as_private_as
+from tagtrace._places import MovedError
+from tagtrace.cli.places import Input, OutputFile, check_places
 from tagtrace.data import ReadOptions
+from tagtrace.data.options import FORMAT_NAMES
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
@@ -17,8 +20,8 @@ Option = Callable[[Any], Any]
 
 _READING = (
     click.option("--format", "file_format", default="auto", show_default=True,
-                 type=click.Choice(["auto", "conll", "jsonl"]),
-                 help="Format: CoNLL columns or JSON lines, plain or gzip. auto: detected."),
+                 type=click.Choice(FORMAT_NAMES),
+                 help="Format of the data, plain or gzip. auto: detected."),
     click.option("--scheme", default="auto", show_default=True,
                  help="Label scheme: iob1, iob2, bioes, bilou, io or plain. auto: detected."),
     click.option("--token-column", type=int, metavar="N",
@@ -29,7 +32,8 @@ _READING = (
     click.option("--tokens-key", default="tokens", show_default=True, metavar="KEY",
                  help="JSON lines: key of the list of tokens."),
     click.option("--labels-key", metavar="KEY",
-                 help="JSON lines: key of the list of labels. [default: ner_tags, labels, tags, ...]"),
+                 help="JSON lines, parquet: key of the list of labels. [default: ner_tags, labels, tags, ...] "
+                      "CoNLL-U: key in MISC. [default: NER]"),
     click.option("--label-names", metavar="NAMES",
                  help="JSON lines: if labels are numbers, their names in order, separated by commas."),
 )  # fmt: skip
@@ -43,20 +47,35 @@ device_option: Option = click.option(
     help="Where to compute: cpu, cuda, cuda:1, ... auto: on a GPU if there is one.",
 )  # fmt: skip
 tagger_option: Option = click.option(
-    "--tagger", "tagger_folder", type=click.Path(path_type=Path), metavar="FOLDER",
+    "--tagger", "tagger_folder", type=Input(), metavar="FOLDER",
     help="Tagger that the index was built with. [default: where it was then]",
 )  # fmt: skip
 overwrite_option: Option = click.option("--overwrite", is_flag=True, help="Replace the output if it already exists.")
-json_option: Option = click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Also write the answer as JSON."
-)
+pooling_option: Option = click.option(
+    "--pooling", type=click.Choice(["first", "mean", "last"]),
+    help="For a Hugging Face checkpoint: the pieces of a word that it was trained to label. [default: first]",
+)  # fmt: skip
 unlabelled_option: Option = click.option(
     "--unlabelled", is_flag=True, help="The data has no labels, or they should be ignored. [default: detected]"
 )
 
 
 class Command(click.Command):
-    """A command whose help lists the options for reading data files in a section of their own."""
+    """Checks its outputs before it runs; what it writes is as private as what it reads.
+
+    Its help lists the options for reading data files in a section of their own. Errors about something that has moved
+    name the option that says where it is.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            with as_private_as(check_places(ctx)):
+                return super().invoke(ctx)
+        except MovedError as error:
+            option = f"--{error.what}"
+            if not any(option in parameter.opts for parameter in self.params):
+                raise
+            raise OptionError(f"{error} with {option}") from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Options": [], "How data files are read": []}
@@ -82,6 +101,11 @@ def together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
 
 
 reading_options: Option = together(*_READING)
+json_option: Option = together(
+    click.option("--json", "json_file", type=OutputFile(), metavar="FILE",
+                 help="Also write the answer as JSON."),
+    overwrite_option,
+)  # fmt: skip
 refit_options: Option = together(
     click.option("--l2", type=float, default=1.0, show_default=True,
                  help="Strength of L2 regularisation, relative to the sum of losses."),

@@ -6,19 +6,20 @@ from pathlib import Path
 
 import click
 
-from tagtrace.cli.options import device_option
+from tagtrace.cli.options import Command, device_option
+from tagtrace.cli.places import EncoderName, Input, KeptFolder
 from tagtrace.reproduce import Setting, parse_seeds, pick
 from tagtrace.reproduce import reproduce as run
 from tagtrace.tagger import pick_device
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("name", metavar="NAME")
-@click.option("--data", required=True, type=click.Path(path_type=Path), metavar="DIR",
+@click.option("--data", required=True, type=Input(may_hold_outputs=True), metavar="DIR",
               help="Folder that contains conll2003, conll2003_corrected, ebmnlp and glove.")  # fmt: skip
-@click.option("--encoder", metavar="DIR",
+@click.option("--encoder", type=EncoderName(), metavar="DIR",
               help="Folder of a transformer, or an encoder as for train: lexical, vectors:FILE.")  # fmt: skip
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR",
+@click.option("--out", required=True, type=KeptFolder(), metavar="DIR",
               help="Folder for results and figures. Results that are already there are not computed "
               "again.")  # fmt: skip
 @click.option("--quick", is_flag=True,

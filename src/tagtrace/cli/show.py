@@ -1,7 +1,13 @@
-"""What commands print: results on standard output, progress and notes on standard error."""
+"""What commands print: results on standard output, progress and notes on standard error.
+
+Text from files is printed with escapes for what a terminal would obey or a person could not see (``_visible``), and for
+characters that the terminal's encoding does not have. Markup is never interpreted: names and labels contain brackets.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -11,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table as RichTable
 
 from tagtrace._table import Described, Table
+from tagtrace._visible import visible
 
 if TYPE_CHECKING:  # so that looking at data needs no torch
     from tagtrace._progress import Progress as Callback
@@ -19,7 +26,8 @@ if TYPE_CHECKING:  # so that looking at data needs no torch
 NARROW = 32
 """Maximum width, in characters, of columns that are not wrapped."""
 
-# No markup: file names and labels may contain brackets and colons.
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
+
 out: Console = Console(markup=False, emoji=False, highlight=False)
 err: Console = Console(markup=False, emoji=False, highlight=False, stderr=True)
 
@@ -30,31 +38,52 @@ def show(result: Described | Table | str) -> None:
         for part in result.describe():
             show(part)
     elif isinstance(result, Table):
-        if result.title:
-            out.print(result.title, soft_wrap=True)
-        table = RichTable()
-        for number, name in enumerate(result.columns):
-            width = max(len(line) for row in (result.columns, *result.rows) for line in row[number].split("\n"))
-            justify = "right" if name in result.right else "left"
-            table.add_column(name, justify=justify, overflow="fold", no_wrap=width <= NARROW)
-        for row in result.rows:
-            table.add_row(*row)
-        out.print(table)
+        _show_table(result)
     else:
-        out.print(result, soft_wrap=True)
+        out.print(_shown(result, out), soft_wrap=True)
+
+
+def _show_table(result: Table) -> None:
+    if result.title:
+        out.print(_shown(result.title, out), soft_wrap=True)
+    rows = [[[_shown(line, out) for line in cell] for cell in row] for row in result.lines()]
+    table = RichTable()
+    for number, name in enumerate(result.columns):
+        shown = _shown(name, out)
+        width = max(map(len, [shown, *(line for row in rows for line in row[number])]))
+        justify = "right" if name in result.right else "left"
+        table.add_column(shown, justify=justify, overflow="fold", no_wrap=width <= NARROW)
+    for row in rows:
+        table.add_row(*("\n".join(cell) for cell in row))
+    out.print(table)
+
+
+def show_json(value: object) -> None:
+    """Print data as JSON; what a terminal would obey or cannot encode is escaped in the way of JSON: the same data."""
+    text = json.dumps(value, ensure_ascii=not out.encoding.startswith("utf"), indent=1)
+    out.file.write(_BEYOND_ASCII.sub(_json_escape, text) + "\n")
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    character = match[0]
+    return character if visible(character) == character else json.dumps(character)[1:-1]
 
 
 def note(line: str) -> None:
     """Print a line on standard error."""
-    err.print(line, soft_wrap=True)
+    err.print(_shown(line, err), soft_wrap=True)
+
+
+def _shown(text: str, console: Console) -> str:
+    return visible(text).encode(console.encoding, "backslashreplace").decode(console.encoding)
 
 
 def _bars() -> Progress:
     """A progress display; on a terminal it disappears when done, elsewhere it prints nothing."""
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[detail]}"),
+        TextColumn("{task.fields[detail]}", markup=False),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
@@ -79,7 +108,7 @@ def counting_several() -> Iterator[Callable[[str, int, int], None]]:
 
         def update(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = bars.add_task(what, total=None, detail="")
+                tasks[what] = bars.add_task(_shown(what, err), total=None, detail="")
             bars.update(tasks[what], completed=done, total=total, detail=f"{done:,}/{total:,}")
 
         yield update

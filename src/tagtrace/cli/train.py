@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
-from tagtrace._files import check_replaceable
+from tagtrace._documents import real_path
+from tagtrace._folders import check_replaceable
+from tagtrace.cli.labels_to_learn import decisions_option, read_training_data, trusted_option, trusted_sentences
 from tagtrace.cli.options import (
     Command,
     device_option,
@@ -16,26 +18,27 @@ from tagtrace.cli.options import (
     read_options,
     reading_options,
 )
+from tagtrace.cli.places import EncoderName, Input, OutputFolder
 from tagtrace.cli.show import TrainingDisplay, note, refit_line, show
-from tagtrace.cli.trusted import decisions_option, trusted_option, trusted_sentences
 from tagtrace.data import read_corpus
 from tagtrace.tagger import HeadOptions, RefitOptions, TrainOptions, remove_checkpoint, save_tagger
 from tagtrace.tagger import train as train_new
-from tagtrace.tagger.folder import MARKER
+from tagtrace.tagger.folder import PRODUCT
 
 
 @click.command(cls=Command)
-@click.argument("train_file", metavar="TRAIN")
-@click.argument("folder", metavar="OUT", type=click.Path(path_type=Path))
+@click.argument("train_file", metavar="TRAIN", type=Input())
+@click.argument("folder", metavar="OUT", type=OutputFolder())
 @click.option(
     "--dev",
     "dev_file",
+    type=Input(),
     metavar="FILE",
     help="Held-out data: the epoch with the lowest loss on it is kept, and F1 on it is printed.",
 )
 @trusted_option
 @decisions_option
-@click.option("--encoder", default="lexical", show_default=True,
+@click.option("--encoder", type=EncoderName(), default="lexical", show_default=True,
               help="Encoder, which computes features of tokens: lexical, vectors:FILE, precomputed:DIR or "
               "transformer:NAME_OR_DIR.")  # fmt: skip
 @click.option("--head", type=click.Choice(["crf", "softmax"]), default="crf", show_default=True,
@@ -66,7 +69,7 @@ from tagtrace.tagger.folder import MARKER
 )
 @click.option("--weight-decay", type=float, default=0.0, show_default=True, help="Weight decay of AdamW.")
 @click.option("--precision", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True,
-              help="Number format in training. auto: bfloat16 on a GPU, float32 elsewhere.")  # fmt: skip
+              help="Number format in training. auto: bfloat16 where that is fast, else float32.")  # fmt: skip
 @click.option("--keep", type=click.Choice(["best", "last"]), default="best", show_default=True,
               help="With --dev: keep the epoch with the lowest loss on it, or the last one.")  # fmt: skip
 @click.option("--l2", type=float, default=1.0, show_default=True,
@@ -78,7 +81,7 @@ from tagtrace.tagger.folder import MARKER
 @click.option("--restart", is_flag=True, help="Start again instead of resuming an interrupted run.")
 @device_option
 @reading_options
-def train(train_file: str, folder: Path, dev_file: str | None, **values: Any) -> None:
+def train(train_file: Path, folder: Path, dev_file: Path | None, **values: Any) -> None:
     """Train a tagger on TRAIN and save it as the folder OUT.
 
     An interrupted run resumes when the same command is run again. The encoders vectors and precomputed are not
@@ -86,12 +89,12 @@ def train(train_file: str, folder: Path, dev_file: str | None, **values: Any) ->
     review's folder as --decisions.
     """
     options = read_options(values)
-    check_replaceable(folder, overwrite=values["overwrite"], marker=MARKER)
+    check_replaceable(folder, overwrite=values["overwrite"], product=PRODUCT)
     recipe = TrainOptions(**{f.name: values[f.name] for f in fields(TrainOptions) if f.name in values})
     head, refit = HeadOptions(values["head"], values["start_end"], values["constrained"]), RefitOptions(values["l2"])
-    corpus, dev = read_corpus(train_file, options), read_corpus(dev_file, options) if dev_file else None
+    corpus, dev = read_training_data(train_file, options), read_corpus(dev_file, options) if dev_file else None
     trusted = trusted_sentences(values["trusted_file"], values["project_folder"], corpus, options)
-    checkpoint = folder.parent / f"{folder.resolve().name}.checkpoint"
+    checkpoint = folder.parent / f"{real_path(folder).name}.checkpoint"
     if values["restart"]:
         remove_checkpoint(checkpoint)
     if checkpoint.exists():

@@ -22,6 +22,7 @@ from tagtrace.cli.options import (
     together,
     unlabelled_option,
 )
+from tagtrace.cli.places import IndexFolder, Input, KeptFolder
 from tagtrace.cli.show import counting, show
 from tagtrace.data import read_corpus
 from tagtrace.index import Index, open_index
@@ -30,8 +31,8 @@ from tagtrace.influence.edits.seed_effects import usual_processes
 from tagtrace.influence.explain import EditRung
 
 query_options: Option = together(
-    click.argument("folder", metavar="INDEX", type=click.Path(path_type=Path)),
-    click.option("--data", "data_file", required=True, metavar="FILE", help="Data with the sentence."),
+    click.argument("folder", metavar="INDEX", type=IndexFolder()),
+    click.option("--data", "data_file", type=Input(), required=True, metavar="FILE", help="Data with the sentence."),
     click.option("--sentence", required=True, metavar="ID", help="Id of the sentence."),
     click.option("--segment", required=True, metavar="START:STOP",
                  help="Tokens of the sentence, counted from 0: 3:5 means tokens 3 and 4."),
@@ -49,7 +50,7 @@ retrain_options: Option = together(
                  help="With --retrain: number of trainings with the edits, and without. [default: 3]"),
     click.option("--jobs", type=int,
                  help="With --retrain: trainings at a time. [default: one for each core, 4 on a GPU]"),
-    click.option("--work", type=click.Path(path_type=Path), metavar="FOLDER",
+    click.option("--work", type=KeptFolder(), metavar="FOLDER",
                  help="With --retrain: folder for finished trainings, so that an interrupted command can resume."),
 )  # fmt: skip
 
@@ -74,7 +75,7 @@ def read_retrain(values: dict[str, Any]) -> RetrainOptions | None:
 @click.option("--relabel", "relabelled", multiple=True, metavar="ID:START:STOP=LABEL",
               help="Change the labels of these tokens to a type (ORG becomes B-ORG I-ORG ...), or to labels separated "
               "by commas. May be repeated.")  # fmt: skip
-@click.option("--from", "edits_file", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--from", "edits_file", type=Input(), metavar="FILE",
               help='More edits, as JSON lines: {"id": ..., "start": 2, "stop": 4, "labels": [...]}. Without labels, '
               "they are removed.")  # fmt: skip
 @click.option(
