@@ -5,15 +5,30 @@
 #                   DEMO=FOLDER uses the demo in FOLDER instead of making one
 # make bench        compare tagtrace with other libraries, which are installed into .venv-peers (about an hour);
 #                   ONLY="pydvl_direct tagtrace_given" and SIZES=20000 run only a part again
+# make fault        try every command with malformed input, killed at any moment and on full disks (an hour or more);
+#                   RUNS, KILLS and FULL say how often, SEED which draws; a stopped run goes on when it is given again;
+#                   the summary is written to the file FAULTS
+# make fuzz         try every reader with random files, FILES for each (about an hour); SEED says which; a stopped run goes on
+#                   when it is given again; the summary is written to the file FUZZ; then the review page with
+#                   100,000 random requests
 # make clean        remove everything that the other targets made
 
 PYTHON ?= python3
 VENV ?= .venv
 PEERS ?= .venv-peers
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# --use-pep517: a package without a wheel is then built apart; setuptools, which came with torch, could not build it
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --constraint constraints.txt
 
-.PHONY: demo test check screenshots bench clean
+RUNS ?= 5000
+KILLS ?= 1000
+FULL ?= 300
+SEED ?= 0
+FAULTS ?= fault.json
+FILES ?= 1000000
+FUZZ ?= fuzz.json
+
+.PHONY: demo test check screenshots bench fault fuzz clean
 
 demo: $(VENV)/installed
 	$(BIN)/tagtrace demo
@@ -50,6 +65,13 @@ $(PEERS)/installed: benchmarks/peers/requirements.txt constraints.txt
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/peers/requirements.txt
 	touch $@
+
+fault: $(VENV)/installed-dev
+	PYTHONPATH=src $(BIN)/python -m tests.fault --runs $(RUNS) --kills $(KILLS) --full $(FULL) --seed $(SEED) --out $(FAULTS)
+
+fuzz: $(VENV)/installed-dev
+	PYTHONPATH=src $(BIN)/python -m tests.fuzz --files $(FILES) --seed $(SEED) --out $(FUZZ)
+	PYTHONPATH=src $(BIN)/python -m tests.fuzz.page --requests 100000
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .ruff_cache tagtrace-demo tests/review/node_modules
