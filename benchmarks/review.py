@@ -45,7 +45,7 @@ from tagtrace.influence.curvature.inverse_file import save_inverse
 from tagtrace.influence.curvature.solvers import Cholesky
 from tagtrace.review import Review, open_review, write_project_file
 from tagtrace.review.http.app import make_app
-from tagtrace.review.http.serve import listen
+from tagtrace.review.http.serve import configured, listen
 from tagtrace.tagger import new_tagger
 
 if TYPE_CHECKING:
@@ -306,10 +306,11 @@ def main() -> None:
             time.sleep(0.1)
         print(f"ready after {time.perf_counter() - begin:.0f} s")
         sock = listen("127.0.0.1", 0)
-        server = uvicorn.Server(uvicorn.Config(make_app(review), log_level="warning", access_log=False))
+        app = make_app(review)
+        server = uvicorn.Server(configured(app))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
-        client = Client(sock.getsockname()[1], review.decisions.store.setting("csrf", ""))
+        client = Client(sock.getsockname()[1], app.guard.csrf)
         counts = json.loads(client.ask("/api/project"))["counts"]
         print(counts)
         found = dict[str, Any]()

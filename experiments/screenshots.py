@@ -32,7 +32,7 @@ def served(folder: Path) -> Iterator[str]:
     try:
         assert process.stdout is not None
         for line in process.stdout:
-            if found := re.search(r"http://\S+/", line):
+            if found := re.search(r"http://\S+", line):
                 yield found[0]
                 return
         raise SystemExit("tagtrace review stopped before it printed its address")
@@ -52,6 +52,9 @@ def take(url: str, out: Path) -> None:
     browser = Browser(*SIZE)
     browser.patience = 300.0  # it trains taggers
     try:
+        browser.open(url)  # with the access token, which becomes a cookie
+        url = url.split("?", maxsplit=1)[0]
+        browser.wait(lambda: browser.run("return !location.search"), "the page")
         browser.open(f"{url}errors?pair=ORG:LOC")
         browser.wait(lambda: browser.texts("#errors-list [aria-selected=true]"), "errors")
         picture(browser, out / "review-errors.png")
