@@ -81,7 +81,7 @@ CASES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
     "no tagger": (lambda at: shutil.rmtree(at / "tagger"), "tagger of the index", ("tagger",)),
     "findings": (lambda at: (at / "audit" / FINDINGS).write_text("{}\n"), "audit", (FINDINGS, "line 1")),
     "project": (lambda at: (at / "project.json").write_text('{"index": "x"}'), "project", ("project.json", "data")),
-    "decisions": (lambda at: (at / "decisions.sqlite").write_bytes(b"rubbish" * 99), "decisions", ("damaged",)),
+    "decisions": (lambda at: (at / "decisions.sqlite").write_bytes(b"rubbish" * 99), "decisions", ("not a database",)),
     "a pipe for decisions": (lambda at: os.mkfifo(at / "decisions.sqlite"), "decisions", ("is not a file",)),
     "a link for decisions": (
         lambda at: (at / "decisions.sqlite").symlink_to("absent"), "project", ("decisions.sqlite", "link")

@@ -6,6 +6,7 @@ machine without it (one that has torch and little else), values are taken as the
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 256_000_000
 """Maximum size of a document, or a line, that is read at once; lines of a file are not limited together."""
+
+MANY_BYTES = 64_000_000
+"""What is decompressed is not compared with the size of the file before it is as large as this."""
+MOST_EXPANSION = 200
+"""Annotated text becomes 3 to 30 times as large."""
 
 T = TypeVar("T")
 _OPENED = re.compile(r"/(proc/\d+|dev)/fd/")
@@ -112,6 +118,26 @@ def limited_lines(stream: IO[bytes]) -> Iterator[bytes]:
         if len(line) > MAX_BYTES:
             raise OSError(27, f"a line is longer than {MAX_BYTES:,} bytes")
         yield line
+
+
+class ExpandedFile(gzip.GzipFile):
+    """The decompressed bytes of a stream; raises OSError if they are far more than text ever is.
+
+    A megabyte of gzip may be a gigabyte of line ends. What is read from a pipe has no size to compare with.
+    """
+
+    def __init__(self, compressed: IO[bytes]) -> None:
+        super().__init__(fileobj=compressed)
+        self._compressed, self._num_read = compressed, 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        self._num_read += len(found)
+        if self._num_read > MANY_BYTES and self._compressed.seekable():
+            most = MOST_EXPANSION * self._compressed.tell()
+            if self._num_read > most:
+                raise OSError(27, f"expands to more than {MOST_EXPANSION} times its size")
+        return found
 
 
 def check_regular_file(path: str | Path, *, opened: bool = False) -> None:

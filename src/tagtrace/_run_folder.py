@@ -12,15 +12,17 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from tagtrace._checks import OptionError, TagtraceError
-from tagtrace._documents import Document, parse_json, read_document
+from tagtrace._documents import Document, parse_document, parse_json, read_document
 from tagtrace._files import write_json
 from tagtrace._folders import Product, moved_aside, remove_left_over
 from tagtrace._tensor_files import FileRecord, map_tensors, write_tensors
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,13 @@ class RunFolder:
             return map_tensors(self.folder / name)
         except TagtraceError:
             return None
+
+    def note(self, name: str, kind: type[T]) -> T:
+        """A note, checked by the schema ``kind``, because a run may have been received."""
+        try:
+            return parse_document(json.dumps(self.notes.get(name)), kind)
+        except TagtraceError as error:
+            raise self.error(f"{self.folder / self.marker}: {name}: {error}; {self.remedy}") from None
 
     def forget(self, names: Iterable[str]) -> None:
         """Delete files that are no longer needed, and their folders once these are empty."""

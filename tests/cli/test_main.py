@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from tagtrace import __version__
 from tagtrace.cli import main
-from tagtrace.cli.main import COMMANDS
+from tagtrace.cli.main import COMMANDS, Commands
 from tagtrace.cli.options import READING_NAMES
 from tests.cli.command import refused, succeed, tagtrace
 
@@ -149,6 +149,12 @@ def test_ctrl_c_where_nothing_can_be_raised_is_not_lost() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (130, "tagtrace: interrupted; run the same command again to resume\n")
+
+
+@pytest.mark.parametrize("moment", ["make_context", "invoke"])
+def test_ctrl_c_before_and_after_a_command_is_ctrl_c(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    monkeypatch.setattr(Commands, moment, lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    refused(tagtrace("data", "check", __file__), "interrupted", status=130)
 
 
 def test_ctrl_c_that_a_library_turns_into_another_error_is_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

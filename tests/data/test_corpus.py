@@ -127,6 +127,20 @@ def test_a_line_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.M
         read_corpus(path)
 
 
+@pytest.mark.parametrize("start", [b"", CONLL, JSONL])
+def test_a_file_that_expands_beyond_reason_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: bytes):
+    """A megabyte of gzip may be a gigabyte of line ends."""
+    monkeypatch.setattr(_documents, "MANY_BYTES", 1_000_000)
+    path = write(tmp_path, gzip.compress(start + b"\n" * 3_000_000))
+    with pytest.raises(DataError, match="tiny: cannot be read: expands to more than 200 times its size; check"):
+        read_corpus(path)
+
+
+def test_a_file_of_lines_that_are_no_tokens_is_not_kept_in_memory(tmp_path: Path):
+    with pytest.raises(DataError, match="found no token in the first 100,000 lines"):
+        read_corpus(write(tmp_path, b"\n" * 200_000 + CONLL))
+
+
 def test_missing_files_and_folders(tmp_path: Path):
     with pytest.raises(DataError, match="nowhere: cannot be read: No such file or directory; check the file"):
         read_corpus(tmp_path / "nowhere")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tagtrace._checks import TrainingError
 from tagtrace.data import Corpus
@@ -133,6 +135,41 @@ OTHERS = {
     "l2": (make_tagger(), make_corpus(), replace(OPTIONS, l2=2.0)),
     "shard_tokens": (make_tagger(), make_corpus(), replace(OPTIONS, shard_tokens=21)),
 }
+
+
+OTHER_SHARDS: dict[str, Callable[[dict[str, torch.Tensor]], object]] = {
+    "width": lambda shard: shard.update(features=torch.cat([shard["features"]] * 2, dim=1)),
+    "dtype": lambda shard: shard.update(features=shard["features"].float()),
+    "lengths": lambda shard: shard.update(lengths=shard["lengths"].flip(0).sort().values),
+}
+
+
+@pytest.mark.parametrize("change", OTHER_SHARDS.values(), ids=OTHER_SHARDS)
+def test_a_shard_of_other_shape_is_refused(tmp_path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    """A half-built index may have been received: its record fits, and its shards do not."""
+    building = half_built(tmp_path)
+    path = building / "shard-00000.safetensors"
+    shard = load_file(path)
+    change(shard)
+    save_file(shard, path)
+    progress = json.loads((building / "progress.json").read_text())
+    progress["files"][0] |= {"num_bytes": path.stat().st_size}
+    (building / "progress.json").write_text(json.dumps(progress))
+    with pytest.raises(IndexFolderError, match=r"shard-00000.* not a shard of this tagger and data; restart"):
+        build_index(make_tagger(), make_corpus(), tmp_path / "index", OPTIONS)
+
+
+@pytest.mark.parametrize("fit", [None, {}, {"l2": "x"}, [1]])
+def test_a_damaged_record_of_the_refit_is_refused(tmp_path: Path, fit: object) -> None:
+    building = half_built(tmp_path)
+    build_index(make_tagger(), make_corpus(), tmp_path / "whole", OPTIONS)
+    shutil.copy(tmp_path / "whole" / "head.safetensors", building)
+    progress = json.loads((building / "progress.json").read_text())
+    record = {"name": "head.safetensors", "num_bytes": (building / "head.safetensors").stat().st_size, "sha256": "0"}
+    progress |= {"files": [*progress["files"], {**progress["files"][0], **record}], "notes": {"fit": fit}}
+    (building / "progress.json").write_text(json.dumps(progress))
+    with pytest.raises(IndexFolderError, match="restart to begin again"):
+        build_index(make_tagger(), make_corpus(), tmp_path / "index", OPTIONS)
 
 
 @pytest.mark.parametrize("what", OTHERS)

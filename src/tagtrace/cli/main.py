@@ -79,12 +79,22 @@ class LazyCommands(click.Group):
 class Commands(LazyCommands):
     """Prints errors that the user can correct as one line on standard error and exits with 1."""
 
-    def main(self, *args: Any, **extra: Any) -> Any:
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         never_fail_to_encode()
         sys.excepthook = _show_unexpected
         threading.excepthook = _show_unexpected_of_thread
         with INTERRUPTS.watched():
-            return super().main(*args, **extra)
+            if not standalone_mode:
+                return super().main(*args, standalone_mode=False, **extra)
+            with errors_as_lines():  # also before and after a command, where click would say "Aborted!"
+                try:
+                    status = super().main(*args, standalone_mode=False, **extra)
+                except click.ClickException as error:
+                    error.show()
+                    status = error.exit_code
+                except click.Abort as error:
+                    raise KeyboardInterrupt from error
+                sys.exit(status if isinstance(status, int) else 0)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with errors_as_lines(), visible_usage_errors():

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _NUM_PROBED = 1000
 """The layout is inferred from this many lines that may be tokens."""
+_MOST_PROBED = 100_000
+"""Maximum number of lines, blank ones and comments too, among which these are looked for."""
 SPACE_IN_LABEL = re.compile(r"[ \t\r\n]")
 
 
@@ -51,6 +53,8 @@ class ConllReader:
         self.skipped: list[tuple[int, str]] = []
         self.num_comments = 0
         self.layout = find_layout(probed, options, path)
+        if self.layout is None and next(rest, None) is not None:
+            raise DataError(f"{at(path)}: found no token in the first {len(probed):,} lines; check the file")
         self.doubts = () if self.layout is None else tuple(column_doubts(self.layout, probed, options))
         self._path = path
         self._lines = chain(probed, rest)
@@ -169,7 +173,7 @@ def probe(
     rest = iter(lines)
     probed: list[tuple[int, str]] = []
     num_left = _NUM_PROBED
-    while num_left > 0 and (line := next(rest, None)) is not None:
+    while num_left > 0 and len(probed) < _MOST_PROBED and (line := next(rest, None)) is not None:
         probed.append(line)
         num_left -= bool(line[1].rstrip(LINE_END)) and line[1][0] != "#"
     return probed, rest

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from tagtrace._checks import DataError, at
-from tagtrace._documents import check_regular_file, limited_lines, recorded_path
+from tagtrace._documents import ExpandedFile, check_regular_file, limited_lines, recorded_path
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -67,7 +67,7 @@ class SourceFile:
         self.is_gzip = file.peek(2)[:2] == _GZIP_MAGIC
         if not self.is_gzip:
             return file
-        return io.BufferedReader(gzip.GzipFile(fileobj=file))  # pyright: ignore[reportArgumentType]
+        return io.BufferedReader(ExpandedFile(file))  # pyright: ignore[reportArgumentType]
 
     def texts(self, lines: Iterator[bytes] | None = None) -> Iterator[tuple[int, str]]:
         """Each line's number and text, without the byte-order mark a file may start with.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 
 from tagtrace._checks import TagtraceError
@@ -116,8 +115,7 @@ def _audit(folder: Path, repair: bool) -> Iterator[Symptom]:  # noqa: ARG001
 def _project(folder: Path, repair: bool) -> Iterator[Symptom]:  # noqa: ARG001
     try:
         file = read_project_file(folder)
-        problem = _damage_of_database(file.decisions) if file.decisions.exists() else None
-        if problem is not None:
+        if file.decisions.exists() and (problem := _problem_of_database(file.decisions)):
             yield Symptom(file.decisions, "decisions", "broken", problem)
             return
         decided = read_decided(folder)
@@ -130,13 +128,12 @@ def _project(folder: Path, repair: bool) -> Iterator[Symptom]:  # noqa: ARG001
     yield Symptom(folder, "project", "sound", message)
 
 
-def _damage_of_database(path: Path) -> str | None:
+def _problem_of_database(path: Path) -> str | None:
     try:
-        with closing(Store(path, read_only=True)) as store:
-            answer = store.damage()
+        Store(path, read_only=True).close()
     except (sqlite3.Error, TagtraceError) as error:
-        answer = str(error)
-    return answer and f"damaged ({answer}); restore a copy, or import the log of an export into a new project"
+        return str(error)
+    return None
 
 
 KINDS: Mapping[str, Check] = {

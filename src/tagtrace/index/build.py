@@ -158,7 +158,7 @@ class _Build:
                 self.options.refit, self.options.l2, fitted.objective, fitted.max_gradient, fitted.num_steps
             )
             self.unfinished.add({HEAD: fitted.head.state_dict()}, fit=asdict(record))
-        return FitRecord(**self.unfinished.notes["fit"])
+        return self.unfinished.note("fit", FitRecord)
 
     def _fit(self, progress: RefitProgress | None) -> Refitted:
         rows = RowParts(tuple(self._rows(number) for number in range(len(self.plan)))).to(self.tagger.device)
@@ -178,7 +178,19 @@ class _Build:
                 self.unfinished.add({errors_name(number): {"errors": errors}})
 
     def _rows(self, number: int) -> Rows:
-        return read_rows(self.unfinished.folder, number, len(self.tagger.labels))
+        rows = read_rows(self.unfinished.folder, number, len(self.tagger.labels))
+        lengths = [len(self.sentences[each]) for each in self.plan[number]]
+        is_of_this_build = (
+            rows.features.shape[1] == self.tagger.encoder.dim
+            and rows.features.dtype == DTYPES[self.options.dtype]
+            and rows.lengths.tolist() == lengths
+        )
+        if not is_of_this_build:
+            raise IndexFolderError(
+                f"{self.unfinished.folder / shard_name(number)}: not a shard of this tagger and data; "
+                "restart to begin again"
+            )
+        return rows
 
     def manifest(self, fit: FitRecord, tagger_info: TaggerRecord, data_info: DataRecord) -> Manifest:
         files = self.unfinished.files

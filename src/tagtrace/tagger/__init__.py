@@ -1,6 +1,6 @@
 """Taggers: encoders, the CRF head, training and the exact refit of the head."""
 
-from tagtrace.tagger.checkpoint import remove_checkpoint
+from tagtrace.tagger.checkpoint import History, remove_checkpoint
 from tagtrace.tagger.convex.refit import RefitOptions, Refitted, refit_head, refit_tagger
 from tagtrace.tagger.encoders import (
     Encoder,
@@ -19,7 +19,7 @@ from tagtrace.tagger.rows import Rows
 from tagtrace.tagger.scores import Scores
 from tagtrace.tagger.tagger import Tagger, new_tagger, pick_device
 from tagtrace.tagger.train import train
-from tagtrace.tagger.training import History, Step, TrainOptions, Watch, train_tagger
+from tagtrace.tagger.training import Step, TrainOptions, Watch, train_tagger
 
 __all__ = [
     "Encoder",

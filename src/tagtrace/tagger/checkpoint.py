@@ -6,9 +6,8 @@ step-N/      weights, the best weights so far, the optimiser's state
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,13 +21,23 @@ MARKER = "state.json"
 PRODUCT = Product(MARKER, (MARKER, *(f"step-*/{part}.safetensors" for part in ("weights", "best", "optimiser"))))
 
 
+@dataclass
+class History:
+    """The losses of a run so far; part of a checkpoint and of the saved tagger."""
+
+    train_loss: list[float] = field(default_factory=list)
+    dev_loss: list[float] = field(default_factory=list)
+    best_epoch: int | None = None
+    """Counted from 1; None until there is a dev loss."""
+
+
 @dataclass(frozen=True)
 class CheckpointState:
     """The progress of a run, apart from its weights and the optimiser's state."""
 
     step: int
     epoch_loss: float
-    history: dict[str, Any]
+    history: History
     best: dict[str, Tensor]
 
 
@@ -51,7 +60,7 @@ class Checkpoint:
     def save(self, tagger: Tagger, optimiser: torch.optim.Optimizer, state: CheckpointState) -> None:
         older = list(self.run.files)
         tensors = {"weights": tagger.state_dict(), "best": state.best, "optimiser": _optimiser_tensors(optimiser)}
-        notes = {"step": state.step, "epoch_loss": state.epoch_loss, "history": state.history}
+        notes = {"step": state.step, "epoch_loss": state.epoch_loss, "history": asdict(state.history)}
         self.run.add({_name(state.step, part): each for part, each in tensors.items()}, **notes)
         self.run.forget(name for name in older if name not in {_name(state.step, part) for part in tensors})
         self.run.save()
@@ -60,11 +69,12 @@ class Checkpoint:
         """Restore the weights and the optimiser's state."""
         self.run.resume()
         try:
-            notes = self.run.notes
-            weights, best, state = (self._read(notes["step"], part) for part in ("weights", "best", "optimiser"))
+            step, epoch_loss = self.run.note("step", int), self.run.note("epoch_loss", float)
+            history = self.run.note("history", History)
+            weights, best, state = (self._read(step, part) for part in ("weights", "best", "optimiser"))
             tagger.load_state_dict(weights)
             _load_optimiser(optimiser, state)
-            return CheckpointState(notes["step"], notes["epoch_loss"], notes["history"], best)
+            return CheckpointState(step, epoch_loss, history, best)
         except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise TrainingError(

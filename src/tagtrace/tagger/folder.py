@@ -21,13 +21,14 @@ from tagtrace._seals import SealedDocument, read_sealed, sealed
 from tagtrace._tensor_files import FileRecord, map_tensors
 from tagtrace._version import __version__
 from tagtrace.data.labels import LabelSet
+from tagtrace.tagger.checkpoint import History
 from tagtrace.tagger.convex.refit import RefitOptions
 from tagtrace.tagger.encoders import ENCODERS, Transformer
 from tagtrace.tagger.encoders.transformer import Pooling
 from tagtrace.tagger.foreign.huggingface import find_checkpoint, is_checkpoint, load_checkpoint
 from tagtrace.tagger.head import HeadOptions, head_of
 from tagtrace.tagger.tagger import Tagger, Unit
-from tagtrace.tagger.training import History, TrainOptions
+from tagtrace.tagger.training import TrainOptions
 
 FORMAT = 1
 MARKER = "tagger.json"

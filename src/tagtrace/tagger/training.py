@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from tagtrace._checks import OptionError, TrainingError, check_seed
 from tagtrace.data.labels import HIDDEN
 from tagtrace.data.sentence import Sentence
-from tagtrace.tagger.checkpoint import Checkpoint, CheckpointState
+from tagtrace.tagger.checkpoint import Checkpoint, CheckpointState, History
 from tagtrace.tagger.tagger import Example, Tagger, batch_losses
 
 _CHOICES = {
@@ -88,16 +88,6 @@ class Step:
     loss: float
     seconds_left: float
     dev_loss: float | None = None
-
-
-@dataclass
-class History:
-    """The losses of a run so far; part of a checkpoint and of the saved tagger."""
-
-    train_loss: list[float] = field(default_factory=list)
-    dev_loss: list[float] = field(default_factory=list)
-    best_epoch: int | None = None
-    """Counted from 1; None until there is a dev loss."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +174,7 @@ class _Run:
             return
         state = self.checkpoint.load(self.tagger, self.optimiser)
         self.step, self.epoch_loss, self.best = state.step, state.epoch_loss, state.best
-        self.history = History(**state.history)
+        self.history = state.history
 
     def advance(self, progress: Callable[[Step], None] | None) -> None:
         """One step, and at the end of an epoch the dev loss."""
@@ -198,7 +188,7 @@ class _Run:
         if is_due:
             self.tagger.check_finite(TrainingError, "lower the learning rate")
         if self.checkpoint is not None and is_due:
-            state = CheckpointState(self.step, self.epoch_loss, asdict(self.history), self.best)
+            state = CheckpointState(self.step, self.epoch_loss, self.history, self.best)
             self.checkpoint.save(self.tagger, self.optimiser, state)
             self.seconds.mark()
         if progress is not None:

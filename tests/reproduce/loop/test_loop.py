@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,19 +39,18 @@ def findings_of(task: Task) -> list:
     return found
 
 
-def assert_alike(one: object, other: object) -> None:
-    """The same, but for the last digits of numbers, which differ with how many threads add them and where memory lies."""
+def assert_alike(one: Any, other: Any) -> None:
+    """The same but for the last digits, which differ with the number of threads and where numbers lie in memory."""
     if isinstance(other, dict):
-        assert isinstance(one, dict) and one.keys() == other.keys()
-        pairs = [(one[key], other[key]) for key in other]
+        assert one.keys() == other.keys()
+        for key in other:
+            assert_alike(one[key], other[key])
     elif isinstance(other, list | tuple):
-        assert isinstance(one, list | tuple) and len(one) == len(other)
-        pairs = list(zip(one, other, strict=True))
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert_alike(a, b)
     else:
         assert one == (pytest.approx(other, rel=1e-5) if isinstance(other, float) else other)
-        return
-    for a, b in pairs:
-        assert_alike(a, b)
 
 
 def test_a_review_that_teaches_only_removes_wrong_labels() -> None:

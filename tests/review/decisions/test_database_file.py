@@ -71,8 +71,7 @@ def test_the_database_of_another_program_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_triggers_that_were_dropped_are_made_again(tmp_path: Path) -> None:
     path = make(a_database(tmp_path), "drop trigger decision_is_kept")
-    with closing(Store(path)) as store:
-        assert store.damage() is None
+    Store(path).close()
     with closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.IntegrityError, match="never deleted"):
         connection.execute("delete from decision")
 
@@ -198,7 +197,7 @@ def test_a_log_that_claims_a_large_database_is_refused(tmp_path: Path, monkeypat
         Store(ada.review.decisions.store.path, read_only=True)
 
 
-def test_pages_that_lead_to_each_other_have_an_end(tmp_path: Path) -> None:
+def test_pages_that_lead_to_each_other_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of the table that is in it three times, as a bomb of a few pages with billions of rows would have it."""
     path = a_database(tmp_path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -216,8 +215,25 @@ def test_pages_that_lead_to_each_other_have_an_end(tmp_path: Path) -> None:
     head = bytes([5, 0, 0, 0, 2]) + (4096 - len(cells)).to_bytes(2, "big") + b"\0" + spare.to_bytes(4, "big")
     pages[(root - 1) * 4096 : root * 4096] = (head + offsets).ljust(4096 - len(cells), b"\0") + cells
     path.write_bytes(pages)
+    with pytest.raises(DataError, match="damaged"):
+        Store(path)
+    monkeypatch.setattr(Store, "_damage", lambda _: None)
     with closing(Store(path)) as store, pytest.raises(DataError, match="its rows are not in order"):
         store.after(0)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_damaged_page_is_met_at_once_and_not_when_a_decision_is_saved(tmp_path: Path, read_only: bool) -> None:
+    path = a_database(tmp_path)
+    with closing(sqlite3.connect(path)) as connection:
+        index = "select rootpage from sqlite_master where type = 'index' and tbl_name = 'decision'"
+        (page,) = connection.execute(index).fetchone()
+        connection.execute("pragma wal_checkpoint(truncate)")
+    pages = bytearray(path.read_bytes())
+    pages[(page - 1) * 4096 + 8 : page * 4096] = bytes(4088)
+    path.write_bytes(pages)
+    with pytest.raises(DataError, match=r"damaged \(.*restore a copy"):
+        Store(path, read_only=read_only)
 
 
 def test_two_processes_that_begin_a_project_at_once_make_one_database(tmp_path: Path) -> None:
@@ -229,7 +245,7 @@ def test_two_processes_that_begin_a_project_at_once_make_one_database(tmp_path: 
     def begin() -> None:
         try:
             with closing(Store(tmp_path / "decisions.sqlite")) as store:
-                found.append(Decisions(data, store).store.damage())
+                found.append(Decisions(data, store).unreadable)
         except Exception as error:
             found.append(error)
 
@@ -238,4 +254,4 @@ def test_two_processes_that_begin_a_project_at_once_make_one_database(tmp_path: 
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [None] * 4
+    assert found == [{}] * 4

@@ -118,7 +118,7 @@ class EpochSums:
 
     def _resumed(self) -> int:
         """The number of epochs that are kept; if their sum is damaged, none, and the training begins again."""
-        num_epochs = int(self.kept.notes.get(_note(self.fold), 0))
+        num_epochs = self.kept.note(_note(self.fold), int) if _note(self.fold) in self.kept.notes else 0
         if num_epochs == 0:
             return 0
         saved = self.kept.read(_name(self.fold, num_epochs))
@@ -174,6 +174,8 @@ def _name(fold: int, num_epochs: int) -> str:
 
 def _forget_unfinished(kept: RunFolder, fold: int) -> None:
     """Delete what only an unfinished training of the fold needs."""
-    kept.forget([_name(fold, int(kept.notes.pop(_note(fold), 0)))])
+    if _note(fold) in kept.notes:
+        kept.forget([_name(fold, kept.note(_note(fold), int))])
+        del kept.notes[_note(fold)]
     kept.save()
     remove_checkpoint(_checkpoint(kept, fold))

@@ -10,7 +10,7 @@ neighbours' own indicators followed by one for "there is no neighbour".
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
 import re
 import zipfile
@@ -29,7 +29,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tagtrace._checks import EncoderError, at
-from tagtrace._documents import Document, check_regular_file, limited_lines, read_document
+from tagtrace._documents import Document, ExpandedFile, check_regular_file, limited_lines, read_document
 from tagtrace._tensor_files import map_tensors, not_finite
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.encoders.base import Encoder
@@ -238,8 +238,8 @@ def _read_text(path: Path) -> tuple[Words, FloatArray]:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines that are not empty. Only a newline ends a line: words may contain unusual spaces."""
     check_regular_file(path, opened=True)
-    opener = cast(Any, gzip.open if path.suffix == ".gz" else open)
-    with opener(path, "rb") as stream:
+    with path.open("rb") as file:
+        stream = io.BufferedReader(cast(Any, ExpandedFile(file))) if path.suffix == ".gz" else file
         for number, line in enumerate(limited_lines(stream), start=1):
             try:
                 text = line.decode("utf-8").replace("\t", " ").rstrip(" \r\n")
