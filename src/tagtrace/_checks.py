@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from tagtrace._visible import visible_message
@@ -39,6 +40,15 @@ class TaggerError(TagtraceError):
 
 class TrainingError(TagtraceError):
     """Training or refitting failed, or a checkpoint belongs to another run."""
+
+
+def describe_failure(error: OSError) -> str:
+    """What the system refused, in one line: which file, why, and what to do about a full disk."""
+    what = error.strerror or str(error)
+    path = error.filename2 or error.filename  # the second is the one that the user named
+    where = f"{path}: " if path else ""
+    hint = "; free some space and run again" if error.errno == errno.ENOSPC else ""
+    return f"{where}{what}{hint}"
 
 
 def check_type(name: str, value: object, kind: type, remedy: str) -> None:

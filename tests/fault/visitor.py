@@ -17,6 +17,10 @@ PATIENCE = 30.0
 RANKS = (4, 5, 6)
 
 
+class Refused(http.client.HTTPException):
+    """The server could not save something. The page then sends nothing else before it has been saved."""
+
+
 class Visitor:
     """Decisions have the same keys at each visit, so that a second visit after a kill ends where one would have."""
 
@@ -71,6 +75,8 @@ class Visitor:
             return self._ask(connection, "GET", response.getheader("Location") or "/")
         if response.status >= 500:
             self.problems.append(f"{method} {path}: {response.status} {text[:200]}")
+            if method == "POST":
+                raise Refused(path)
         return text
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import click
 from safetensors import SafetensorError
 
-from tagtrace._checks import TagtraceError
+from tagtrace._checks import TagtraceError, describe_failure
 from tagtrace._version import __version__
 from tagtrace._visible import visible_lines, visible_message
 from tagtrace.cli.interrupts import Interrupts
@@ -139,7 +139,7 @@ def errors_as_lines() -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise  # the reader of a pipe has gone: click exits quietly
-        _fail(_describe(error))
+        _fail(describe_failure(error))
     except SafetensorError as error:
         _fail(f"weights cannot be written or read ({error}); check that the disk has space left")
     except (KeyboardInterrupt, Exception) as error:
@@ -156,14 +156,6 @@ def visible_usage_errors() -> Iterator[None]:
     except click.ClickException as error:
         vars(error).update(message=visible_message(error.message))  # declared as final
         raise
-
-
-def _describe(error: OSError) -> str:
-    what = error.strerror or str(error)
-    path = error.filename2 or error.filename  # the second is the one that the user named
-    where = f"{path}: " if path else ""
-    hint = "; free some space and run again" if error.errno == errno.ENOSPC else ""
-    return f"{where}{what}{hint}"
 
 
 def _fail(message: str, status: int = 1) -> None:

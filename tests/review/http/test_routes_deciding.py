@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from pathlib import Path
@@ -33,6 +34,18 @@ def test_only_some_exports_and_imports_wait(tmp_path: Path, monkeypatch: pytest.
         assert "exports and imports are waiting already" in ada.post(path, status=503)["error"]
     assert ada.decide(1)["status"] == "accepted"
     ada.review.close()
+
+
+def test_an_export_to_a_full_disk_is_refused_in_one_line(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "export/train.conll")
+
+    ada.decide(1)
+    with monkeypatch.context() as patch:
+        patch.setattr("tagtrace.review.decisions.export.write_corpus", full)
+        error = ada.post("export", status=503)["error"]
+    assert error == "export/train.conll: No space left on device; free some space and run again"
+    assert ada.post("export")["changed"] == 1
 
 
 def exported(client: Client) -> str:

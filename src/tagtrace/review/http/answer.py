@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from tagtrace._checks import TagtraceError
+from tagtrace._checks import TagtraceError, describe_failure
 from tagtrace.review.decisions.decide import KeyUsedError, NotFoundError
 from tagtrace.review.http.lane import BusyError
 
@@ -78,6 +78,11 @@ def answer_errors(app: FastAPI) -> None:
     @app.exception_handler(sqlite3.Error)
     def unkept(_: Request, error: Exception) -> Response:
         return refusal(503, f"the decision could not be saved ({error}); nothing was changed, so try again")
+
+    @app.exception_handler(OSError)
+    def unwritten(_: Request, error: Exception) -> Response:
+        assert isinstance(error, OSError)
+        return refusal(503, describe_failure(error))
 
     @app.exception_handler(Exception)
     def broken(_: Request, error: Exception) -> Response:
