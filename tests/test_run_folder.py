@@ -233,6 +233,39 @@ def test_a_removed_run_is_gone(tmp_path: Path) -> None:
     run.remove()
 
 
+def test_a_marker_names_no_file_of_somebody_else_for_deletion(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run").open()
+    run.add({"a": ONES})
+    (tmp_path / "run" / "notes.txt").write_text("precious")
+    marker = json.loads((tmp_path / "run" / MARKER).read_text())
+    marker["files"].append({**marker["files"][0], "name": "notes.txt", "num_bytes": 8})
+    (tmp_path / "run" / MARKER).write_text(json.dumps(marker))
+    assert not run.is_own
+    run.remove()
+    assert names(tmp_path / "run") == ["notes.txt"]
+
+
+@pytest.mark.parametrize("do", ["open", "remove", "resume_or_check"])
+def test_a_folder_that_nobody_named_is_not_reached_through_a_link(tmp_path: Path, do: str) -> None:
+    run_folder(tmp_path / "victim").open().add({"a": ONES})
+    (tmp_path / "run").symlink_to("victim")
+    before = names(tmp_path / "victim")
+    with pytest.raises(OptionError, match="run: is a link, which is not followed; remove it"):
+        getattr(run_folder(tmp_path / "run", is_unasked=True), do)()
+    assert names(tmp_path / "victim") == before
+    run_folder(tmp_path / "run").open()  # somebody named it
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give a folder away")
+def test_a_folder_that_nobody_named_is_not_that_of_another_user(tmp_path: Path) -> None:
+    """Its contents would become part of a result, whoever made them."""
+    run_folder(tmp_path / "run").open().add({"a": ONES})
+    os.chown(tmp_path / "run", 65534, 65534)
+    with pytest.raises(OptionError, match="results of another user; choose another folder"):
+        run_folder(tmp_path / "run", is_unasked=True).open()
+    assert run_folder(tmp_path / "run").open().has("a")
+
+
 @pytest.mark.parametrize("name", ["*", "notes.*", "[n]otes.txt", "?otes.txt"])
 def test_a_name_in_a_marker_is_not_a_pattern(tmp_path: Path, name: str) -> None:
     run = run_folder(tmp_path / "run").open()

@@ -6,6 +6,7 @@ machine without it (one that has torch and little else), values are taken as the
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 MAX_BYTES = 256_000_000
 """Maximum size of a document, or a line, that is read at once; lines of a file are not limited together."""
 
-MANY_BYTES = 64_000_000
+MANY_BYTES = 16_000_000
 """What is decompressed is not compared with the size of the file before it is as large as this."""
-MOST_EXPANSION = 200
+MOST_EXPANSION = 60
 """Annotated text becomes 3 to 30 times as large."""
 
 T = TypeVar("T")
@@ -116,7 +117,7 @@ def limited_lines(stream: IO[bytes]) -> Iterator[bytes]:
     """The lines of a stream; raises OSError at one too long to be read at once, as a few KB of gzip may have."""
     while line := stream.readline(MAX_BYTES + 1):
         if len(line) > MAX_BYTES:
-            raise OSError(27, f"a line is longer than {MAX_BYTES:,} bytes")
+            raise OSError(errno.EFBIG, f"a line is longer than {MAX_BYTES:,} bytes")
         yield line
 
 
@@ -136,7 +137,7 @@ class ExpandedFile(gzip.GzipFile):
         if self._num_read > MANY_BYTES and self._compressed.seekable():
             most = MOST_EXPANSION * self._compressed.tell()
             if self._num_read > most:
-                raise OSError(27, f"expands to more than {MOST_EXPANSION} times its size")
+                raise OSError(errno.EFBIG, f"expands to more than {MOST_EXPANSION} times its size")
         return found
 
 
@@ -155,10 +156,23 @@ def check_regular_file(path: str | Path, *, opened: bool = False) -> None:
 
 
 def check_regular_files(folder: str | Path) -> None:
-    """Raise OSError if a folder, or one inside it, has a pipe, a device or a broken link."""
+    """Raise OSError if a folder, or one inside it, has a pipe, a device, a broken link or one that leads out of it."""
     for path in Path(folder).rglob("*"):
+        check_stays_inside(path, folder)
         if not path.is_dir():
             check_regular_file(path)
+
+
+def check_stays_inside(path: str | Path, folder: str | Path) -> None:
+    """Raise OSError if a path in a folder leads to a place outside it, by links that somebody may have put there.
+
+    In the cache of Hugging Face, a version of a model links to files that it shares with other versions of the model.
+    """
+    whole = real_path(folder)
+    if whole.parent.name == "snapshots" and (whole.parent.parent / "blobs").is_dir():
+        whole = whole.parent.parent
+    if not real_path(path).is_relative_to(whole):
+        raise OSError(errno.ELOOP, "Is a link that leads out of its folder", str(path))
 
 
 def read_regular_file(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
@@ -167,7 +181,7 @@ def read_regular_file(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     with Path(path).open("rb") as stream:
         found = stream.read(max_bytes + 1)
     if len(found) > max_bytes:
-        raise OSError(27, f"larger than {max_bytes:,} bytes", str(path))
+        raise OSError(errno.EFBIG, f"larger than {max_bytes:,} bytes", str(path))
     return found
 
 

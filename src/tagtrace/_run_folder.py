@@ -7,10 +7,10 @@ their checksums. It is replaced atomically after each step, so a run that is kil
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from glob import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,11 +53,13 @@ class RunFolder:
         product: Product | None = None,
         error: type[TagtraceError] = OptionError,
         remedy: str = "choose another folder",
+        is_unasked: bool = False,
     ) -> None:
+        """``is_unasked``: the name of the folder follows from that of an output."""
         self.folder, self.marker, self.what = Path(folder), marker, what
         self.product: Product = product or Product(marker, (marker, "*.safetensors", "*/*.safetensors"))
         self.owner: dict[str, Any] = parse_json(json.dumps(owner))
-        self.error, self.remedy = error, remedy
+        self.error, self.remedy, self.is_unasked = error, remedy, is_unasked
         self.files: dict[str, FileRecord] = {}
         self.lost: tuple[str, ...] = ()
         """Names of recorded files that are missing or of another size."""
@@ -76,11 +78,21 @@ class RunFolder:
         return self
 
     def resume_or_check(self) -> None:
-        """Read what an interrupted run left; raises if the folder belongs to anything else."""
+        """Read what an interrupted run left; raises if the folder belongs to anything else, or to somebody else."""
+        self._check_place()
         if self.has_begun:
             self.resume()
         elif self.folder.exists() and (not self.folder.is_dir() or any(self.not_begun())):
             raise self.error(f"{self.folder}: exists and has no {self.marker}; move it or choose another folder")
+
+    def _check_place(self) -> None:
+        """Raise if a folder that nobody named is a link, or was made by another user, who foresaw its name."""
+        if not self.is_unasked:
+            return
+        if self.folder.is_symlink():
+            raise self.error(f"{self.folder}: is a link, which is not followed; remove it")
+        if hasattr(os, "geteuid") and self.folder.exists() and self.folder.stat().st_uid != os.geteuid():
+            raise self.error(f"{self.folder}: {self.what} of another user; choose another folder")
 
     def not_begun(self) -> Iterator[Path]:
         """What is in a folder without a marker, but for one that was being written."""
@@ -163,9 +175,9 @@ class RunFolder:
 
     def remove(self) -> None:
         """Delete what a run wrote, at once, and the folder if nothing else is in it; what others wrote stays."""
+        self._check_place()
         remove_left_over(self.folder, self.marker)
-        product = self._written()
-        if product is None:
+        if not self._is_of_a_run:
             return
         if self.is_own:
             with moved_aside(self.folder, self.folder):
@@ -174,30 +186,25 @@ class RunFolder:
         for path in sorted(self.folder.rglob("*"), reverse=True):
             if path.is_dir() and not path.is_symlink():
                 _remove_if_empty(path)
-            elif product.has(path.relative_to(self.folder).as_posix()):
+            elif self.product.has(path.relative_to(self.folder).as_posix()):
                 path.unlink()
         _remove_if_empty(self.folder)
 
     @property
     def is_own(self) -> bool:
         """Whether a run began here, and nothing but what it wrote is in the folder."""
-        product = self._written()
-        return product is not None and not self.folder.is_symlink() and not any(product.others(self.folder))
+        return self._is_of_a_run and not self.folder.is_symlink() and not any(self.product.others(self.folder))
 
-    def _written(self) -> Product | None:
-        """The marker and the files in it; None if no run began here.
-
-        A damaged marker is that of a run if there are other files that a run writes.
-        """
+    @property
+    def _is_of_a_run(self) -> bool:
+        """Whether a run began here. A damaged marker is that of a run if there are other files that a run writes."""
         if not self.has_begun:
-            return None
+            return False
         try:
-            names = [escape(record.name) for record in self._read_marker().files]
+            self._read_marker()
         except self.error:
-            if not any(self.folder.rglob("*.safetensors")):
-                return None
-            names = []
-        return Product(self.marker, (self.marker, *self.product.files, *names))
+            return any(self.folder.rglob("*.safetensors"))
+        return True
 
 
 def _remove_if_empty(folder: Path) -> None:

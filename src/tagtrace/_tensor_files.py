@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tagtrace._checks import TagtraceError
-from tagtrace._documents import check_regular_file
+from tagtrace._documents import check_regular_file, check_stays_inside
 from tagtrace._files import file_sha256
 from tagtrace._folders import folder_aside, remove_left_over
 
@@ -50,6 +50,10 @@ class FileRecord:
         path = folder / self.name
         if not path.is_file():
             return f"{path}: missing"
+        try:
+            check_stays_inside(path, folder)
+        except OSError as error:
+            return f"{path}: {error.strerror}"
         if not self.is_there(folder):
             return f"{path}: has {path.stat().st_size:,} bytes, but {self.num_bytes:,} were written"
         if contents and file_sha256(path) != self.sha256:

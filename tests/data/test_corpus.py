@@ -132,7 +132,7 @@ def test_a_file_that_expands_beyond_reason_is_refused(tmp_path: Path, monkeypatc
     """A megabyte of gzip may be a gigabyte of line ends."""
     monkeypatch.setattr(_documents, "MANY_BYTES", 1_000_000)
     path = write(tmp_path, gzip.compress(start + b"\n" * 3_000_000))
-    with pytest.raises(DataError, match="tiny: cannot be read: expands to more than 200 times its size; check"):
+    with pytest.raises(DataError, match="tiny: cannot be read: expands to more than 60 times its size; check"):
         read_corpus(path)
 
 

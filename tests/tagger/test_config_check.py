@@ -34,6 +34,8 @@ REFUSED: list[dict[str, Any]] = [
     {"transformers_weights": "adapter_model.bin"},
     {"model_args": {"checkpoint_path": "enc/extra.pth"}},
     {"trust_remote_code": True},
+    {"num_hidden_layers": 10**7},
+    {"n_layer": 10**7},
     {"text_config": {"parts": [{"attn_implementation": "evil/kernel"}]}},
 ]
 HARMLESS: list[dict[str, Any]] = [
@@ -61,6 +63,35 @@ def test_what_a_config_may_not_ask_for(folder: Path, values: dict[str, Any], mon
     with pytest.raises(EncoderError, match=r"config\.json: the key \w+ asks for .*; give a plain encoder") as error:
         Transformer(folder)
     assert "\n" not in str(error.value)
+
+
+def test_what_a_tokenizer_may_not_ask_for(folder: Path) -> None:
+    (folder / "tokenizer_config.json").write_text('{"fast_tokenizer_files": ["../elsewhere/tokenizer.1.0.0.json"]}')
+    with pytest.raises(EncoderError, match=r"tokenizer_config\.json: the key fast_tokenizer_files asks for"):
+        Transformer(folder)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_link_leads_to_no_other_folder(folder: Path, *, inside: bool) -> None:
+    """A vocabulary that is somebody's file would be saved with every tagger."""
+    target = (folder if inside else folder.parent) / "moved.json"
+    (folder / "tokenizer.json").rename(target)
+    (folder / "tokenizer.json").symlink_to(target)
+    if inside:
+        assert Transformer(folder).dim == 16
+    else:
+        with pytest.raises(EncoderError, match=r"tokenizer\.json .*a link that leads out of its folder"):
+            Transformer(folder)
+
+
+def test_the_cache_of_hugging_face_has_links(folder: Path, tmp_path: Path) -> None:
+    blobs, version = tmp_path / "models--a--b" / "blobs", tmp_path / "models--a--b" / "snapshots" / "1"
+    for each in (blobs, version):
+        each.mkdir(parents=True)
+    for path in folder.iterdir():
+        path.rename(blobs / path.name)
+        (version / path.name).symlink_to(Path("..", "..", "blobs", path.name))
+    assert Transformer(version).dim == 16
 
 
 @pytest.mark.parametrize("values", HARMLESS, ids=json.dumps)

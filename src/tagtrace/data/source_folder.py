@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from tagtrace._checks import DataError, at
-from tagtrace._documents import check_regular_file, read_regular_file
+from tagtrace._documents import check_regular_file, check_stays_inside, read_regular_file
 from tagtrace._folders import Product
 
 MAX_DEPTH, MAX_FILES = 64, 200_000
@@ -58,6 +58,7 @@ class SourceFolder:
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
         with self._readable(name):
+            check_stays_inside(self.path / name, self.path)
             data = read_regular_file(self.path / name)
         self._note(name, hashlib.sha256(data).digest())
         return data
@@ -79,6 +80,7 @@ class SourceFolder:
     def _stream(self, name: str, target: IO[bytes] | None) -> None:
         digest, path = hashlib.sha256(), self.path / name
         with self._readable(name):
+            check_stays_inside(path, self.path)
             check_regular_file(path)
             stream = path.open("rb")
         with stream:
@@ -114,6 +116,7 @@ def _names_in(folder: Path) -> Iterator[str]:
                     _check_inner(entry, depth, folder)
                     waiting.append((f"{prefix}{entry.name}/", depth + 1))
                     continue
+                check_stays_inside(entry.path, folder)
                 check_regular_file(entry.path)
                 num_files += 1
                 if num_files > MAX_FILES:

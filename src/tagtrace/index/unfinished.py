@@ -35,6 +35,7 @@ class Unfinished(RunFolder):
             product=replace(PRODUCT, marker=PROGRESS),
             error=IndexFolderError,
             remedy="repeat the run that began it, or restart to begin again",
+            is_unasked=True,
         )
         self._take_back(*left_over(self.target))
         self._check_kind()

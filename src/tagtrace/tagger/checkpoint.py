@@ -49,7 +49,14 @@ class Checkpoint:
     def __init__(self, folder: Path, fingerprint: dict[str, object]) -> None:
         remedy = "repeat the options of the run that began it, or restart to begin again"
         self.run = RunFolder(
-            folder, MARKER, fingerprint, "a checkpoint", product=PRODUCT, error=TrainingError, remedy=remedy
+            folder,
+            MARKER,
+            fingerprint,
+            "a checkpoint",
+            product=PRODUCT,
+            error=TrainingError,
+            remedy=remedy,
+            is_unasked=True,
         )
 
     def exists(self) -> bool:

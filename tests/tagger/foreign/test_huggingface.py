@@ -205,6 +205,21 @@ def test_an_index_knows_its_checkpoint(planted: Planted, tmp_path: Path) -> None
         opened.trained_tagger()
 
 
+def test_an_index_knows_the_tokenizer_of_its_checkpoint_whatever_its_files_are_called(
+    planted: Planted, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(planted.checkpoint, mine)
+    tt.build_index(tt.load_tagger(mine), tt.read_corpus(planted.train), tmp_path / "index")
+    path = mine / "tokenizer.json"
+    whole = json.loads(path.read_text())
+    words = list(whole["model"]["vocab"])
+    whole["model"]["vocab"] = dict(zip(words, reversed(range(len(words))), strict=True))
+    path.write_text(json.dumps(whole))
+    with pytest.raises(tt.TagtraceError, match="built with another tagger"):
+        tt.open_index(tmp_path / "index").trained_tagger()
+
+
 def test_labels_that_the_model_does_not_know(planted: Planted, tmp_path: Path) -> None:
     (tmp_path / "train.conll").write_text("Oslo B-PLANET\nis O\n\n")
     (tmp_path / "plain.conll").write_text("Oslo NOUN\nis VERB\n\n")

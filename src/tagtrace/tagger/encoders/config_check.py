@@ -1,4 +1,4 @@
-"""What the ``config.json`` of somebody's model may ask Hugging Face transformers to do.
+"""What the ``config.json`` of somebody's model, and of its tokenizer, may ask Hugging Face transformers to do.
 
 Without remote code a configuration can still name other repositories, which are downloaded, and kernels, which are run.
 """
@@ -37,23 +37,19 @@ _REFUSED = {
     r"transformers_weights|model_args|trust_remote_code": _PLAIN,  # other weights and code
 }
 """Keys, with the values that are harmless."""
+_TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+MOST_LAYERS = 1000
+"""Each layer is made before the weights are read; large models have about a hundred."""
+_LAYERS = re.compile(r".*(layer|block|group|expert)s?")
 
 
 def check_config(folder: str | Path) -> None:
     """Raise EncoderError unless a model's folder can be loaded without code, kernels or models from elsewhere."""
     path = Path(folder) / "config.json"
-    try:
-        config = parse_json(read_regular_file(path, MAX_BYTES))
-    except OSError as error:
-        raise EncoderError(f"{path}: cannot be read ({error.strerror or error}); replace it") from None
-    except DataError as error:
-        raise EncoderError(f"{path}: {error}; give the config.json that save_pretrained wrote") from None
-    key = next(refused_keys(config), None)
-    if key is not None:
-        raise EncoderError(
-            f"{path}: the key {key} asks for code, kernels or another model, which are never loaded;"
-            " give a plain encoder, such as BERT, or remove the key if the model does not need it"
-        )
+    config = _harmless(path)
+    for name in _TOKENIZER:
+        if (Path(folder) / name).exists():
+            _harmless(Path(folder) / name)
     kind = next((kind for kind in model_types(config) if kind not in MODEL_TYPES), None)
     if kind is not None:
         raise EncoderError(
@@ -65,6 +61,23 @@ def check_config(folder: str | Path) -> None:
             f"{folder}: adapter_config.json names another model, which is never loaded; merge the two into one"
             " (merge_and_unload) and save that"
         )
+
+
+def _harmless(path: Path) -> object:
+    """The contents of a description; raises EncoderError if it cannot be read or asks for what is not harmless."""
+    try:
+        config = parse_json(read_regular_file(path, MAX_BYTES))
+    except OSError as error:
+        raise EncoderError(f"{path}: cannot be read ({error.strerror or error}); replace it") from None
+    except DataError as error:
+        raise EncoderError(f"{path}: {error}; give the {path.name} that save_pretrained wrote") from None
+    key = next(refused_keys(config), None)
+    if key is not None:
+        raise EncoderError(
+            f"{path}: the key {key} asks for code, kernels, another model or more than {MOST_LAYERS} layers, which are"
+            " never loaded; give a plain encoder, such as BERT, or remove the key if the model does not need it"
+        )
+    return config
 
 
 def model_types(config: object) -> Iterator[object]:
@@ -112,5 +125,7 @@ def check_weight_names(folder: str | Path) -> None:
 
 
 def _is_harmless(key: str, value: object) -> bool:
+    if isinstance(value, int) and value > MOST_LAYERS and _LAYERS.fullmatch(key):
+        return False
     plain = next((plain for pattern, plain in _REFUSED.items() if re.fullmatch(pattern, key)), None)
     return plain is None or value in plain

@@ -33,9 +33,6 @@ PROBE = ("Two", "words")
 """A text on which the scores of tagger and library are compared when a checkpoint is loaded."""
 
 _TASK = "ForTokenClassification"
-_READING = (CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-            "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model")  # fmt: skip
-"""Files that decide, beside the weights, what a model computes for a text."""
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -72,8 +69,9 @@ def load_checkpoint(folder: Path, pooling: Pooling | None = None) -> Tagger:
         labels = label_set(model.config.id2label, model.config.num_labels)
     except TaggerError as error:
         raise TaggerError(f"{folder}: {error}") from None
+    digest = _digest(folder, tokenizer)
     expected = _library_scores(folder, model, tokenizer)
-    pretrained, last = cut_classifier(folder, model, tokenizer, _digest(folder))
+    pretrained, last = cut_classifier(folder, model, tokenizer, digest)
     encoder = Transformer(folder, pooling="first", pretrained=pretrained)
     head = head_of({"weight": _with_bias(last)}, encoder.dim, labels, HeadOptions(kind="softmax"))
     tagger = Tagger(encoder, head, labels).eval()
@@ -118,14 +116,10 @@ def _check_architecture(folder: Path) -> str:
     return name
 
 
-def _digest(folder: Path) -> str:
-    """sha256 of all that decides, beside the weights, about the features."""
-    digest = hashlib.sha256()
-    for name in _READING:
-        if (folder / name).is_file():
-            content = read_regular_file(folder / name)
-            digest.update(f"{name} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
+def _digest(folder: Path, tokenizer: Any) -> str:
+    """sha256 of all that decides, beside the weights, about the features: the tokenizer as it is, whatever its files."""
+    parts = (read_regular_file(folder / CONFIG), tokenizer.backend_tokenizer.to_str().encode())
+    return hashlib.sha256(b"".join(b"%d\n%b" % (len(part), part) for part in parts)).hexdigest()
 
 
 def _with_bias(last: nn.Linear) -> Tensor:
