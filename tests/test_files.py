@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tagtrace import _files
 from tagtrace._checks import OptionError
-from tagtrace._files import as_private_as, file_moved_when_whole
+from tagtrace._files import as_private_as, file_moved_when_whole, only_as_new, write_json
+from tagtrace._pairs import moved_when_whole, pair_moved_when_whole
 from tests.on_disk import fail_after, mode, names
 
 
@@ -59,11 +61,49 @@ def test_a_file_has_ordinary_permissions(tmp_path: Path, umask: int) -> None:
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "store" / "real")
+    (tmp_path / "store" / "real").touch()
     for data in (b"first", b"second"):
         with file_moved_when_whole(tmp_path / "link") as stream:
             stream.write(data)
         assert (tmp_path / "link").is_symlink()
         assert (tmp_path / "store" / "real").read_bytes() == data
+
+
+@pytest.mark.parametrize("write", [file_moved_when_whole, lambda path: moved_when_whole(path, None)])
+def test_a_link_that_leads_nowhere_is_not_followed(tmp_path: Path, write: Any) -> None:
+    (tmp_path / "out").symlink_to(tmp_path / "somebody's" / "autostart")
+    with pytest.raises(OptionError, match="is a link to a file that does not exist"), write(tmp_path / "out"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def write_both(one: Path) -> None:
+    with pair_moved_when_whole(one, one.with_name("log")) as (data, log):
+        data.write_text("data")
+        log.write_text("log")
+
+
+@pytest.mark.parametrize("write", [lambda path: write_json(path, 1), write_both])
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_file_that_came_meanwhile_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any, *, has_links: bool
+) -> None:
+    if not has_links:
+        monkeypatch.setattr(os, "link", lambda *_: fail_after(None, PermissionError))
+    path = tmp_path / "out"
+    with only_as_new([path]):
+        path.write_text("somebody's")
+        with pytest.raises(OptionError, match="was written by somebody else meanwhile"):
+            write(path)
+        assert path.read_text() == "somebody's"
+        path.unlink()
+        write(path)
+        write(path)  # its own it may replace
+    write(path)
+    path.write_text("older")
+    with only_as_new([path]):  # was there, so somebody has allowed it
+        write(path)
+    assert sorted(each.name for each in tmp_path.iterdir() if each.name != "log") == ["out"]
 
 
 def test_a_folder_is_not_a_file(tmp_path: Path) -> None:

@@ -20,6 +20,59 @@ PART = ".tagtrace-part"
 """The end of the names of files that are being written, by which those of killed runs are known for tagtrace's own."""
 
 
+_NEW: set[Path] = set()
+"""Files that did not exist when the work began that writes them, and that may not be replaced."""
+
+
+@contextmanager
+def only_as_new(paths: Iterable[Path]) -> Iterator[None]:
+    """In the block, files that do not exist yet replace none that somebody else writes meanwhile."""
+    before = set(_NEW)
+    _NEW.update(real_path(path) for path in paths if not path.exists())
+    try:
+        yield
+    finally:
+        _NEW.clear()
+        _NEW.update(before)
+
+
+def give_name(aside: Path, path: Path) -> None:
+    """Give a file that is complete its name; raises OptionError if a file came there meanwhile and is not replaced."""
+    if path not in _NEW:
+        os.replace(aside, path)
+        return
+    check_still_new(path)
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        check_still_new(path)
+        raise
+    except OSError:  # this disk has no hard links
+        os.replace(aside, path)
+    else:
+        aside.unlink()
+    written(path)
+
+
+def written(*paths: Path) -> None:
+    """Note that files have been written: they may be written again."""
+    _NEW.difference_update(paths)
+
+
+def check_still_new(path: Path) -> None:
+    """Raise OptionError if a file came to a place that was empty when the work began."""
+    if path in _NEW and os.path.lexists(path):
+        raise OptionError(f"{path}: was written by somebody else meanwhile; choose another file, or overwrite it")
+
+
+def output_path(path: str | Path) -> Path:
+    """The place that is written: what a link leads to, but a link that leads nowhere is refused."""
+    path = Path(path)
+    if path.is_symlink() and not path.exists():
+        raise OptionError(f"{path}: is a link to a file that does not exist; remove it, or choose another name")
+    return real_path(path)
+
+
 def current_umask() -> int:
     umask = os.umask(0)
     os.umask(umask)
@@ -101,7 +154,7 @@ def file_moved_when_whole(path: str | Path, *, source: Path | None = None, own: 
         with _opened_at_once(path) as stream:
             yield stream
         return
-    path = real_path(path.parent) / path.name if own else real_path(path)
+    path = real_path(path.parent) / path.name if own else output_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
     try:
@@ -110,7 +163,7 @@ def file_moved_when_whole(path: str | Path, *, source: Path | None = None, own: 
             stream.flush()
             os.fsync(stream.fileno())
         keep_mode(Path(name), path, source)
-        os.replace(name, path)
+        give_name(Path(name), path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -158,7 +211,7 @@ def check_outputs(
         check_not_input(what, path, inputs)
         if real_path(path) in taken:
             raise OptionError(f"{path}: cannot be both {taken[real_path(path)]} and {what}; give them different names")
-        taken[real_path(path)] = what
+        taken[output_path(path)] = what
         if path.is_dir():
             raise OptionError(f"{path}: is a folder; give the name of a file for {what}")
         if path.is_file() and not overwrite:

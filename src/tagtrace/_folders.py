@@ -114,8 +114,8 @@ def check_movable(path: Path) -> None:
     parent = next((parent for parent in real_path(path).parents if parent.exists()), path)
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise OptionError(f"{path}: {parent} is not a folder that can be written to; choose another folder")
-    if real_path(path).is_symlink():
-        raise OptionError(f"{path}: is a link that leads to itself; choose another folder")
+    if path.is_symlink() and not path.exists():
+        raise OptionError(f"{path}: is a link to a folder that does not exist; remove it, or choose another folder")
     if path.is_mount():
         raise OptionError(f"{path}: a disk is mounted here, so it is not replaced; choose a folder in it")
     if path.exists() and _is_inside(Path(), path):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tagtrace._checks import OptionError
 from tagtrace._documents import real_path
-from tagtrace._files import file_sha256, keep_mode, keep_modes
+from tagtrace._files import check_still_new, file_sha256, give_name, keep_mode, keep_modes, output_path, written
 from tagtrace._folders import folder_aside, remove_left_over, replace_folder, replace_in_two_steps
 
 _NUM_DIGITS = 16
@@ -36,7 +36,7 @@ def pair_moved_when_whole(data: Path, log: Path, *, source: Path | None = None) 
         with moved_when_whole(data, source) as one, moved_when_whole(log, source) as other:
             yield one, other
         return
-    data, log = real_path(data), real_path(log)
+    data, log = output_path(data), output_path(log)
     for path in (data, log):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_left_over(path, "")
@@ -51,12 +51,15 @@ def pair_moved_when_whole(data: Path, log: Path, *, source: Path | None = None) 
             else:
                 keep_mode(aside, path, source)
         staged = data.with_name(f".{data.name}.{file_sha256(asides[1])[:_NUM_DIGITS]}.tagtrace-pair")
+        for path in (data, log):
+            check_still_new(path)
         if staged.is_dir():  # of a run that was killed before its log was there
             shutil.rmtree(staged)
         os.replace(asides[0], staged)
         os.replace(asides[1], log)
         with suppress(FileNotFoundError):  # another process has just finished the pair
             _give_name(staged, data)
+        written(data, log)
 
 
 def _give_name(staged: Path, data: Path) -> None:
@@ -77,7 +80,7 @@ def moved_when_whole(path: Path, source: Path | None) -> Iterator[Path]:
     if _is_device(path):
         yield path
         return
-    path = real_path(path)
+    path = output_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with folder_aside(path) as folder:
         aside = folder / path.name
@@ -87,7 +90,7 @@ def moved_when_whole(path: Path, source: Path | None) -> Iterator[Path]:
             replace_folder(aside, path)
         else:
             keep_mode(aside, path, source)
-            os.replace(aside, path)
+            give_name(aside, path)
 
 
 def finish_pairs(paths: Iterable[Path]) -> None:

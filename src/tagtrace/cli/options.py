@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from tagtrace._checks import OptionError
-from tagtrace._files import as_private_as
+from tagtrace._files import as_private_as, only_as_new
 from tagtrace._places import MovedError
-from tagtrace.cli.places import Input, OutputFile, check_places
+from tagtrace.cli.places import Input, OutputFile, check_places, new_files
 from tagtrace.data import ReadOptions
 from tagtrace.data.options import FORMAT_NAMES
 
@@ -69,7 +69,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with as_private_as(check_places(ctx)):
+            with as_private_as(check_places(ctx)), only_as_new(new_files(ctx)):
                 return super().invoke(ctx)
         except MovedError as error:
             option = f"--{error.what}"

@@ -84,7 +84,8 @@ class EncoderName(click.types.StringParamType):
         if not given or not path.exists():
             return {}
         if value.startswith("precomputed:"):  # arrays often lie beside the data, where outputs may be too
-            return {f"{file.name} of {name}": file for file in path.glob("*.npy")}
+            arrays = (file for file in path.glob("*") if file.suffix in (".npy", ".safetensors"))
+            return {f"{file.name} of {name}": file for file in arrays}
         return {name: path}
 
 
@@ -145,6 +146,13 @@ def check_places(ctx: click.Context) -> list[Path]:
     projects = _outputs(ctx, KeptProject).values()
     parts = (path for project in projects for what, path in _parts(project).items() if what != "decisions")
     return [*given, *(each for path in inputs.values() for each in with_contents(path)), *parts]
+
+
+def new_files(ctx: click.Context) -> list[Path]:
+    """The files that a command may not replace, once ``check_places`` has found those that were not given."""
+    if ctx.params.get("overwrite"):
+        return []
+    return [path for name, path in _outputs(ctx, OutputFile).items() if not _is_folder(ctx, name)]
 
 
 def _is_folder(ctx: click.Context, name: str) -> bool:

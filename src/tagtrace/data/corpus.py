@@ -19,7 +19,7 @@ from tagtrace.data.source import Row, SourceFile
 from tagtrace.data.source_folder import SourceFolder
 
 _SPACE = b" \t\r\n"
-_OPENING, _MAX_OPENING = b"\xef\xbb\xbf[{", 4
+_OPENING, _MAX_OPENING, _MAX_BLANK = b"\xef\xbb\xbf[{", 4, 100_000
 """What a line of JSON that is written over several lines may consist of, and after how many such lines to stop."""
 
 
@@ -120,7 +120,7 @@ def open_reader(source: SourceFile | SourceFolder, options: ReadOptions) -> Read
             before.append(line)
             if line.strip(_SPACE):
                 first.append(line)
-            if line.strip(_SPACE + _OPENING) or len(first) == _MAX_OPENING:
+            if line.strip(_SPACE + _OPENING) or len(first) == _MAX_OPENING or len(before) == _MAX_BLANK:
                 break
         found = detect_format(source.path, b"".join(first))
         options, lines = replace(options, format=found.name), chain(before, lines)

@@ -26,6 +26,7 @@ from tagtrace.index.shards import (
     errors_name,
     plan_shards,
     read_rows,
+    shard_files,
     shard_name,
     shard_tensors,
     text_name,
@@ -198,7 +199,7 @@ class _Build:
             ShardRecord(
                 num_sentences=len(members),
                 num_tokens=sum(len(self.sentences[sentence_number]) for sentence_number in members),
-                files=tuple(files[name(number)] for name in (shard_name, errors_name, text_name)),
+                files=tuple(files[name] for name in shard_files(number)),
             )
             for number, members in enumerate(self.plan)
         )

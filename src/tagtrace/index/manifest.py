@@ -16,6 +16,7 @@ from tagtrace.data.labels import LabelSet
 from tagtrace.data.options import ReadOptions
 from tagtrace.index.files import REMEDY, IndexFolderError
 from tagtrace.index.options import IndexOptions
+from tagtrace.index.shards import shard_files
 from tagtrace.tagger.encoders.transformer import Pooling
 from tagtrace.tagger.folder import is_tagger
 from tagtrace.tagger.head import HeadOptions
@@ -114,6 +115,11 @@ class Manifest(SealedDocument):
     format: Literal[2] = FORMAT
 
     def __post_init__(self) -> None:
+        names = [[file.name for file in shard.files] for shard in self.shards]
+        if self.head_file.name != HEAD or not names or names != [shard_files(n) for n in range(len(names))]:
+            raise DataError("its files are not those of an index")
+        if self.fit.l2 < 0:
+            raise DataError(f"fit.l2 is {self.fit.l2}, but cannot be negative")
         for name in ("num_tokens", "num_sentences"):
             found, expected = getattr(self, name), sum(getattr(shard, name) for shard in self.shards)
             if found != expected or any(getattr(shard, name) < 0 for shard in self.shards):

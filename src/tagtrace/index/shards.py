@@ -69,6 +69,11 @@ def text_name(number: int) -> str:
     return f"text-{number:05}.safetensors"
 
 
+def shard_files(number: int) -> list[str]:
+    """The names of all files of a shard."""
+    return [shard_name(number), errors_name(number), text_name(number)]
+
+
 def plan_shards(lengths: Sequence[int], shard_tokens: int) -> list[range]:
     """The sentences of each shard: whole ones in order, at most ``shard_tokens`` tokens or one longer sentence.
 

@@ -244,6 +244,23 @@ def test_links_and_pipes(folder: Path, tmp_path: Path) -> None:
         read_corpus(folder)
 
 
+@pytest.mark.parametrize("name", ["secret.txt", "d1.txt", "d1.ann"])
+def test_no_link_leads_out_of_the_folder(folder: Path, tmp_path: Path, name: str) -> None:
+    """Files of the reader would be copied with the corpus of somebody else."""
+    (tmp_path / "secret").write_text("mine")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(DataError, match=rf"{name}: cannot be read: Is a link that leads out of its folder"):
+        read_corpus(folder)
+
+
+def test_many_pieces_that_cover_everything_are_not_joined(tmp_path: Path) -> None:
+    pieces = ";".join(["0 1000000"] * 10_000)
+    made(tmp_path / "c", {"d.txt": "x" * 1_000_000, "d.ann": f"T1\tPER {pieces}\tx\n"})
+    with pytest.raises(DataError, match="out of step"):
+        read_corpus(tmp_path / "c")
+
+
 def test_folders_without_end(tmp_path: Path) -> None:
     made(tmp_path / "c", {"d/" * 70 + "x.ann": ""})
     with pytest.raises(DataError, match="has folders in more than 64 folders"):

@@ -177,3 +177,10 @@ def test_labels_that_misc_cannot_hold(path: Path, label: str) -> None:
 
 def test_many_files_survive_relabelling(tmp_path: Path) -> None:
     tables.check_many("conllu", tmp_path, 200)
+
+
+def test_spaces_in_misc_are_looked_at_once(tmp_path: Path) -> None:
+    """What backtracks takes minutes here."""
+    path = tmp_path / "x.conllu"
+    path.write_text("1\ta\t_\t_\t_\t_\t_\t_\t_\t" + " " * 300_000 + "\n")
+    assert read_corpus(path, ReadOptions(labelled=False)).num_tokens == 1

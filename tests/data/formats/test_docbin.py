@@ -177,8 +177,9 @@ def test_other_files(path: Path, data: bytes) -> None:
 
 
 def test_what_is_compressed_without_end_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tagtrace.data.formats.docbin._MOST_BYTES", 1000)
-    with pytest.raises(DataError, match="larger than 1,000 bytes"):
+    for name, value in {"MANY_BYTES": 10, "MOST_EXPANSION": 1}.items():
+        monkeypatch.setattr(f"tagtrace.data.formats.docbin.{name}", value)
+    with pytest.raises(DataError, match=r"expands to more than .* bytes"):
         read_corpus(path)
 
 

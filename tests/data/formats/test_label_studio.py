@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tagtrace._checks import DataError
 from tagtrace.data import Corpus, ReadOptions, read_corpus, write_corpus
 from tagtrace.data.formats.label_studio.offsets import Offsets, is_alike
+from tagtrace.data.formats.label_studio.regions import MOST_STRINGS, Region
 from tests.fuzz import annotated
 
 Item = dict[str, Any]
@@ -420,3 +421,22 @@ def test_generated_files_are_edited_in_one_place(tmp_path_factory: pytest.TempPa
 @given(st.integers(0, 2**64 - 1).map(Random))
 def test_a_label_changed_and_changed_back_gives_the_same_bytes(tmp_path_factory: pytest.TempPathFactory, rng: Random):
     annotated.check_there_and_back(tmp_path_factory.mktemp("tasks"), annotated.label_studio(rng), "label-studio", rng)
+
+
+def test_many_strings_are_not_all_compared_with_all_regions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labelled = {"start": 0, "end": 3, "text": "Ada", "labels": ["PER"]}
+    data = {**{f"key {number}": "x" for number in range(500)}, "text": "Ada said"}
+    task = {"data": data, "annotations": [{"result": [{"type": "labels", "to_name": "text", "value": labelled}]}]}
+    path, fits, compared = tmp_path / "x.json", Region.fits, list[Region]()
+    path.write_text(json.dumps([task]))
+    monkeypatch.setattr(Region, "fits", lambda region, offsets: compared.append(region) or fits(region, offsets))
+    assert read_corpus(path).sentences[0].labels == ("B-PER", "O")
+    assert 1 < len(compared) < 2 * MOST_STRINGS
+
+
+def test_the_beginning_of_a_file_is_looked_at_once(tmp_path: Path) -> None:
+    """What backtracks takes minutes here."""
+    path = tmp_path / "x"
+    path.write_bytes(b" " * 300_000 + b"x\n")
+    with pytest.raises(DataError):
+        read_corpus(path)

@@ -181,5 +181,13 @@ def test_a_damaged_file_that_would_end_the_process(tmp_path: Path) -> None:
         write_corpus(with_labels(corpus, 0, *new), tmp_path / "new")
 
 
+def test_a_file_that_says_it_holds_far_more_than_it_can_is_refused(tmp_path: Path) -> None:
+    rows = pa.array([["a"]] * 1000)
+    table = pa.table({"tokens": pa.concat_arrays([rows] * 12_000), "ner_tags": pa.concat_arrays([rows] * 12_000)})
+    pq.write_table(table, tmp_path / "bomb.parquet", compression="zstd")
+    with pytest.raises(DataError, match=r"it has 12,000,000 values in [\d,]+ bytes"):
+        read_corpus(tmp_path / "bomb.parquet")
+
+
 def test_many_files_survive_relabelling(tmp_path: Path) -> None:
     tables.check_many("parquet", tmp_path, 100)

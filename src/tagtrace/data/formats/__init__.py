@@ -160,7 +160,7 @@ _TOKEN_BRACE = re.compile(rb'\{[ \t]+[^"} \t\r\n]')
 """A CoNLL line whose token is ``{``."""
 _XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml\s+version\s*=|[^\s<>/:]+:XMI\s)")
 _CAS_KEY = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"%(?:HEADER|TYPES|FEATURE_STRUCTURES|VIEWS)"')
-_OBJECTS = re.compile(rb'[ \t\r\n]*(?:\xef\xbb\xbf)?[ \t\r\n]*\[\s*\{\s*(?:\}|"[^"\n]*"\s*:)')
+_OBJECTS = re.compile(rb'[ \t\r\n]*+(?:\xef\xbb\xbf)?+[ \t\r\n]*+\[\s*+\{\s*+(?:\}|"[^"\n]*+"\s*+:)')
 """The beginning of a JSON list of objects."""
 
 FORMATS: dict[str, Format] = {

@@ -30,6 +30,8 @@ _ENTITY = re.compile(rf"(T[^\t]*)\t([^\t ]+) ({_RANGE}(?:;{_RANGE})*) *\t(.*)", 
 _NUMBERED = re.compile(r"T([0-9]{1,18})")
 _ENDS = re.compile(r"[\t\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 """What would end a line or a field for some reader of lines."""
+_MOST_SPACES = 10_000
+"""Maximum number of spaces at the end of an entity, which need not be repeated."""
 _NUM_NAMED = 5
 """Maximum number of lines that an error names."""
 
@@ -122,7 +124,10 @@ def _check_covered(entity: _Entity, text: str, where: str) -> None:
                 f"{where}: {entity.id} is from {start} to {stop}, but the text has {len(text)} characters; "
                 "the .ann and the .txt are out of step: restore both"
             )
-    covered = _on_one_line(" ".join(text[start:stop] for start, stop in entity.pieces))
+    most = len(entity.covered) + _MOST_SPACES  # pieces may be many, and each of them the whole text
+    size = sum(stop - start for start, stop in entity.pieces)
+    pieces = entity.pieces if size <= most else [(start, min(stop, start + most)) for start, stop in entity.pieces[:1]]
+    covered = _on_one_line(" ".join(text[start:stop] for start, stop in pieces))
     if covered.rstrip() != _on_one_line(entity.covered).rstrip():
         ends = " (perhaps because line ends of the .txt were changed)" if "\r" in text else ""
         raise DataError(

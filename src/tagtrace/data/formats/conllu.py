@@ -81,7 +81,9 @@ def _edited(
 def _has(data: bytes, key: str, label: str = "") -> bool:
     """Whether a token of the file has the key, with this label if one is given."""
     wanted = re.escape(key.encode()) + b"=" + (re.escape(label.encode()) + rb" *(?:[|\r\n]|\Z)" if label else b"")
-    return re.search(rb"^(?:\xef\xbb\xbf)?[0-9]+(?:\t[^\t\n]*){8}\t *(?:[^\t\n]*\|)?" + wanted, data, re.M) is not None
+    return (
+        re.search(rb"^(?:\xef\xbb\xbf)?+[0-9]++(?:\t[^\t\n]*+){8}\t *+(?:[^\t\n]*\|)?" + wanted, data, re.M) is not None
+    )
 
 
 def _with_label(misc: str, key: str, label: str | None) -> str:

@@ -26,6 +26,7 @@ from spacy.strings import StringStore
 from srsly import msgpack
 
 from tagtrace._checks import DataError, NoLabelsError, at
+from tagtrace._documents import MANY_BYTES, MOST_EXPANSION
 from tagtrace.data.formats.docbin_sentences import sentence_starts
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.source import Row, shown, stem
@@ -33,8 +34,6 @@ from tagtrace.data.source import Row, shown, stem
 if TYPE_CHECKING:
     from tagtrace.data.corpus import Corpus
 
-_MOST_BYTES = 1 << 31
-"""So much may a file hold; compressed, it may say so in a few."""
 _MISSING, _I, _O, _B = range(4)
 
 
@@ -221,13 +220,13 @@ def _rows_of(size: int, data: Any) -> bool:
 
 def _unpacked(data: bytes, path: Path) -> dict[str, Any]:
     """The map in a file. Only plain values are made of it: no hook runs, and numpy arrays stay maps."""
-    stream = zlib.decompressobj()
+    stream, most = zlib.decompressobj(), max(MANY_BYTES, MOST_EXPANSION * len(data))
     try:
-        raw = stream.decompress(data, _MOST_BYTES)
+        raw = stream.decompress(data, most)
         message = msgpack.unpackb(raw, raw=False, object_pairs_hook=dict) if stream.eof else None
     except (zlib.error, ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException) as error:
         reason = shown(" ".join(str(error).split()), 120)
         raise DataError(f"{at(path)}: cannot be read as spaCy's DocBin ({reason}); check the file") from None
     if not isinstance(message, dict):
-        raise DataError(f"{at(path)}: is cut off, larger than {_MOST_BYTES:,} bytes or no DocBin of spaCy")
+        raise DataError(f"{at(path)}: is cut off, expands to more than {most:,} bytes, or is no DocBin of spaCy")
     return message

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyarrow import parquet, types
 
 from tagtrace._checks import DataError, NoLabelsError, at
+from tagtrace._documents import MANY_BYTES, MOST_EXPANSION
 from tagtrace.data.jsonl import DOCUMENT_KEYS, LABEL_KEYS, JsonlReader
 from tagtrace.data.options import ReadOptions
 from tagtrace.data.source import Row, shown
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from tagtrace.data.corpus import Corpus
 
 _AT_ONCE = 1000
-_MOST_VALUES = 1 << 28
-"""So many rows and tokens may a file have; it may say so in a few bytes."""
+_MANY_VALUES, _VALUES_PER_BYTE = 10_000_000, 20
+"""A file with more values (rows, tokens) than the first number must have as many bytes as the second one demands."""
 
 
 def open_rows(data: bytes, options: ReadOptions, path: Path) -> ParquetReader:
@@ -52,7 +53,7 @@ class ParquetReader(JsonlReader):
             wanted = [options.tokens_key, *([options.labels_key] if options.labelled else [])]
             wanted += [one for one in ("id", *DOCUMENT_KEYS) if one not in wanted and _is_a_name(schema, one)]
         super().__init__((), options, path)
-        self._wanted = wanted
+        self._wanted, self._size = wanted, len(data)
 
     def __iter__(self) -> Iterator[Row]:
         number = 0
@@ -71,8 +72,7 @@ class ParquetReader(JsonlReader):
             for batch in self._read(self._wanted):
                 batch.validate(full=True)  # offsets lie within buffers, strings are UTF-8
                 num_values += batch.num_rows + len(batch.column(self.options.tokens_key).flatten())
-                if num_values > _MOST_VALUES:
-                    raise DataError(f"{at(self._path)}: has more than {_MOST_VALUES:,} tokens; split the file")
+                _check_number(num_values, self._size)
                 yield [batch.column(name).to_pylist() for name in self._wanted]
 
 
@@ -178,9 +178,26 @@ def _opened(data: bytes) -> tuple[Any, Callable[[list[str]], Iterator[Any]]]:
     """The schema, and a function that reads columns of these names, some rows at a time."""
     if _is_parquet(data):
         file = parquet.ParquetFile(pa.BufferReader(data))
+        _check_parquet(file.metadata, len(data))
         return file.schema_arrow, lambda names: file.iter_batches(_AT_ONCE, columns=names)
     reader = _arrow_reader(data)
     return reader.schema, lambda names: _slices(batch.select(names) for batch in _batches(reader))
+
+
+def _check_parquet(about: Any, size: int) -> None:
+    """Raise ValueError if a file of so many bytes says that it holds far more than such a file does.
+
+    Its columns, which know how many tokens there are, are not asked: if they are damaged, that would end the process.
+    """
+    _check_number(about.num_rows, size)
+    num_bytes = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
+    if num_bytes > max(MANY_BYTES, MOST_EXPANSION * size):
+        raise ValueError(f"it expands to {num_bytes:,} bytes")
+
+
+def _check_number(num_values: int, size: int) -> None:
+    if num_values > max(_MANY_VALUES, _VALUES_PER_BYTE * size):
+        raise ValueError(f"it has {num_values:,} values in {size:,} bytes")
 
 
 def _slices(batches: Iterator[Any]) -> Iterator[Any]:

@@ -197,6 +197,8 @@ class _NumpyArray(_Array):
             raise EncoderError(
                 f"{path}: cannot be read as an array of floats ({error}); write it with numpy.save"
             ) from error
+        if not isinstance(self._rows, np.ndarray):
+            raise EncoderError(f"{path}: is an archive of arrays; write one array with numpy.save")
         self.dtype = str(self._rows.dtype)
         if self._rows.dtype.kind != "f" or self._rows.dtype.itemsize > 8:
             raise self._refuse_dtype()

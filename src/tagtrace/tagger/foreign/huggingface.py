@@ -117,7 +117,7 @@ def _check_architecture(folder: Path) -> str:
 
 
 def _digest(folder: Path, tokenizer: Any) -> str:
-    """sha256 of all that decides, beside the weights, about the features: the tokenizer as it is, whatever its files."""
+    """sha256 of all that decides, beside the weights, about the features: the tokenizer is taken as it is."""
     parts = (read_regular_file(folder / CONFIG), tokenizer.backend_tokenizer.to_str().encode())
     return hashlib.sha256(b"".join(b"%d\n%b" % (len(part), part) for part in parts)).hexdigest()
 

@@ -15,6 +15,8 @@ from tagtrace.data.marked.marks import Mark, MarkedText
 from tagtrace.data.source import shown
 
 USUAL_KEY = "text"
+MOST_STRINGS = 100
+"""So many strings of a task are compared with its regions."""
 DEFAULT_IN_UNITS = True
 """How offsets count in a file that does not tell: as in JavaScript."""
 
@@ -119,7 +121,8 @@ def _most(found: Iterable[Any]) -> Any:
 
 
 def _strings(each: Labelled) -> list[str]:
-    return [key for key, value in each.task.data.items() if isinstance(value, str)]
+    keys = [key for key, value in each.task.data.items() if isinstance(value, str)]
+    return sorted(keys, key=lambda key: key != USUAL_KEY)[:MOST_STRINGS]
 
 
 def _fitting_keys(each: Labelled) -> list[str]:
