@@ -142,7 +142,8 @@ def perform(stage: Stage, trial: Trial) -> tuple[list[str], Outcome]:
     after = raw(stage.here)
     if trial.kind in ("flag", "place", "name"):  # outputs may be elsewhere, an input may have another name
         named = {case.argv[int(trial.member)]: argv[int(trial.member)]} if trial.kind == "name" else {}
-        case = replace(case, inputs=tuple(named.get(one, one) for one in case.inputs), outputs=("*",))
+        inputs, changed = (tuple(named.get(one, one) for one in each) for each in (case.inputs, case.changed))
+        case = replace(case, inputs=inputs, changed=changed, outputs=("*",))
     may_be_done = (trial.kind, trial.what) == ("terminal", "full")
     found = printed(outcome) + disk(case, outcome, before, after, may_be_done=may_be_done)
     found += [f"server: {problem}" for problem in visitor.problems]

@@ -375,6 +375,7 @@ def test_a_loss_that_is_not_finite_stops_the_run() -> None:
     "bad",
     [
         {"epochs": 0},
+        {"epochs": 10**30},
         {"batch_size": 0},
         {"learning_rate": 0.0},
         {"learning_rate": float("nan")},

@@ -33,6 +33,10 @@ _CHOICES = {
 }
 
 
+MOST_EPOCHS = 100_000
+"""More is a slip of the hand, and would never end."""
+
+
 @dataclass(frozen=True)
 class TrainOptions:
     """How to train. The defaults are the paper's: Adam, 2e-5, 15 epochs, dropout 0.3, clipping at 10."""
@@ -62,6 +66,8 @@ class TrainOptions:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} {getattr(self, name)}: must be at least 1")
+        if self.epochs > MOST_EPOCHS:
+            raise OptionError(f"epochs {self.epochs}: must be at most {MOST_EPOCHS:,}")
         for name in ("learning_rate", "head_learning_rate"):
             value = getattr(self, name)
             if value is not None and not value > 0:
