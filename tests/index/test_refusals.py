@@ -54,6 +54,14 @@ def test_missing_file(index: Index, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
+def test_a_link_that_leads_out_of_the_index(index: Index, tmp_path: Path, name: str) -> None:
+    path = index.folder / f"{name}.safetensors"
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    refused(index, f"{name}.safetensors: Is a link that leads out of its folder")
+
+
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("num_bytes", [-1, 1])
 def test_file_of_another_size(index: Index, name: str, num_bytes: int) -> None:
     path = index.folder / f"{name}.safetensors"
@@ -128,6 +136,10 @@ MANIFESTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "dim": (lambda m: m.update(dim=5), "head does not fit"),
     "dim beyond memory": (lambda m: m.update(dim=10**15), "head does not fit"),
     "negative": (lambda m: m["shards"][0].update(num_sentences=-3), "num_sentences is 12, but the shards have"),
+    "no files of a shard": (lambda m: m["shards"][0].update(files=[]), "files are not those of an index"),
+    "other files": (lambda m: m["shards"].reverse(), "files are not those of an index"),
+    "no shards": (lambda m: m.update(shards=[], num_tokens=0, num_sentences=0), "files are not those of an index"),
+    "l2": (lambda m: m["fit"].update(l2=-1.0), "fit.l2 is -1.0, but cannot be negative"),
     "more": (lambda m: m.update(extra=1), "extra is unknown"),
 }
 

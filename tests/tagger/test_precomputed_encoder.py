@@ -221,3 +221,10 @@ def test_a_shape_larger_than_its_file_is_refused(tmp_path: Path, shape: tuple[in
     with pytest.raises(EncoderError, match=r"a\.conll\.npy: cannot be read as an array") as error:
         Precomputed(tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_an_archive_by_the_name_of_an_array(tmp_path: Path) -> None:
+    with (tmp_path / "train.conll.npy").open("wb") as stream:
+        np.savez(stream, rows=ROWS)
+    with pytest.raises(EncoderError, match=r"is an archive of arrays; write one array with numpy\.save"):
+        Precomputed(tmp_path)
