@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,20 @@ def test_the_cache_of_hugging_face_has_links(folder: Path, tmp_path: Path) -> No
         path.rename(blobs / path.name)
         (version / path.name).symlink_to(Path("..", "..", "blobs", path.name))
     assert Transformer(version).dim == 16
+
+
+def test_a_model_by_name_is_checked_as_a_folder_is(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "hub" / "models--ada--plain"
+    shutil.copytree(folder, cache / "snapshots" / "0123")
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text("0123")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert Transformer("ada/plain").dim == 16
+    change(cache / "snapshots" / "0123", attn_implementation="evil/kernel")
+    with pytest.raises(EncoderError, match="the key attn_implementation asks for code"):
+        Transformer("ada/plain")
 
 
 @pytest.mark.parametrize("values", HARMLESS, ids=json.dumps)

@@ -6,9 +6,8 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -24,6 +23,8 @@ _LOADING = Lock()
 """Held while a setting of Hugging Face's, which is the whole process's, is another one."""
 _OTHER_LAYERS = re.compile(r"crf|lstm|gru|rnn|transitions", re.IGNORECASE)
 """Weights of layers that taggers often have above an encoder; Hugging Face's own token classifiers have none."""
+_NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model"]
+"""The files of a model that are downloaded: neither pickles nor code."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +45,39 @@ class Pretrained:
 def load_encoder(name: str) -> Pretrained:
     """An encoder from a folder, the local cache, or the model hub, in this order."""
     transformers = _import_transformers()
-    folder = Path(name).expanduser()
-    source = str(folder) if folder.is_dir() else name
+    folder = _folder_of(name)
     _check_folder(name, folder)
-    read = partial(_from_pretrained, transformers.AutoModel, transformers.AutoTokenizer, source)
+    try:
+        with quiet(), _offline():
+            model, info, tokenizer = _from_pretrained(
+                transformers.AutoModel, transformers.AutoTokenizer, str(folder), local_files_only=True
+            )
+    except Exception as error:  # Hugging Face raises many kinds; the user needs one line
+        raise EncoderError(_explain(name, error)) from error
+    _check_model(name, model, info, tokenizer)
+    return Pretrained(model.float(), tokenizer, int(model.config.hidden_size))
+
+
+def _folder_of(name: str) -> Path:
+    """The folder of a model: the one that is named, or where the files of a model of the hub are kept."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists() or name.startswith((".", "~", "/")) or "\\" in name or name.count("/") > 1:
+        raise EncoderError(f"{name}: no such folder; give a folder written by save_pretrained, or a model's name")
+    from huggingface_hub import snapshot_download  # noqa: PLC0415
+
     try:
         with quiet():
             try:
-                with _offline() if folder.is_dir() else nullcontext():
-                    model, info, tokenizer = read(local_files_only=True)
+                return Path(snapshot_download(name, local_files_only=True))
             except Exception:
-                if folder.is_dir():
-                    raise
-                model, info, tokenizer = read(local_files_only=False)
-    except Exception as error:  # Hugging Face raises many kinds; the user needs one line
-        raise EncoderError(_explain(name, folder, error)) from error
-    _check_model(name, model, info, tokenizer)
-    return Pretrained(model.float(), tokenizer, int(model.config.hidden_size))
+                return Path(snapshot_download(name, allow_patterns=_NEEDED, ignore_patterns="*/*"))
+    except Exception as error:
+        raise EncoderError(
+            f"{name}: neither a folder nor in the local cache, and it could not be downloaded ({_reason(error)});"
+            " check the name and the network, or give a folder written by save_pretrained"
+        ) from error
 
 
 def load_classifier(folder: Path, *, is_cut: bool = False) -> tuple[Any, Any]:
@@ -81,7 +98,7 @@ def load_classifier(folder: Path, *, is_cut: bool = False) -> tuple[Any, Any]:
     except EncoderError:
         raise
     except Exception as error:
-        raise EncoderError(_explain(str(folder), folder, error)) from error
+        raise EncoderError(_explain(str(folder), error)) from error
     other = next((key for key in sorted(info["unexpected_keys"]) if _OTHER_LAYERS.search(key)), None)
     if other is not None:
         raise EncoderError(
@@ -118,23 +135,20 @@ def _from_pretrained(models: Any, tokenizers: Any, source: str, **options: Any) 
 
 
 def _check_folder(name: str, folder: Path) -> None:
-    """Raise if a name is clearly meant as a folder but is not one, or the folder has no model."""
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise EncoderError(
-                f"{name}: has no config.json; give a folder written by save_pretrained (model and tokenizer)"
-            )
-        try:
-            check_regular_files(folder)
-        except OSError as error:
-            raise EncoderError(
-                f"{name}: {error.filename} cannot be read ({error.strerror}); replace or remove it"
-            ) from None
-        check_config(folder)
-        check_weight_names(folder)
-        _check_weights(name, folder)
-    elif folder.exists() or name.startswith((".", "~", "/")) or "\\" in name or name.count("/") > 1:
-        raise EncoderError(f"{name}: no such folder; give a folder written by save_pretrained, or a model's name")
+    """Raise unless a folder has a model, and loading it runs nothing and reads nothing else."""
+    if not (folder / "config.json").is_file():
+        raise EncoderError(
+            f"{name}: has no config.json; give a folder written by save_pretrained (model and tokenizer)"
+        )
+    try:
+        check_regular_files(folder)
+    except OSError as error:
+        raise EncoderError(
+            f"{name}: {error.filename} cannot be read ({error.strerror}); replace or remove it"
+        ) from None
+    check_config(folder)
+    check_weight_names(folder)
+    _check_weights(name, folder)
 
 
 def _check_weights(name: str, folder: Path) -> None:
@@ -148,18 +162,16 @@ def _check_weights(name: str, folder: Path) -> None:
         )
 
 
-def _explain(name: str, folder: Path, error: Exception) -> str:
-    reason = " ".join(str(error).split())
-    reason = reason if len(reason) <= 160 else f"{reason[:160]}..."
-    if folder.is_dir():
-        return (
-            f"{name}: cannot be loaded ({reason}); the folder should have config.json, model.safetensors and"
-            " tokenizer.json, as save_pretrained writes them"
-        )
+def _explain(name: str, error: Exception) -> str:
     return (
-        f"{name}: neither a folder nor in the local cache, and it could not be downloaded ({reason});"
-        " check the name and the network, or give a folder written by save_pretrained"
+        f"{name}: cannot be loaded ({_reason(error)}); the folder should have config.json, model.safetensors and"
+        " tokenizer.json, as save_pretrained writes them"
     )
+
+
+def _reason(error: Exception) -> str:
+    reason = " ".join(str(error).split())
+    return reason if len(reason) <= 160 else f"{reason[:160]}..."
 
 
 def _check_model(name: str, model: Any, info: dict[str, Any], tokenizer: Any, may_miss: str = "pooler") -> None:
