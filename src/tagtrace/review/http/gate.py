@@ -13,6 +13,8 @@ project   A page names its project in ``X-Tagtrace-Project``. If another one is 
 CSRF      A POST needs the header ``X-Tagtrace`` with a token that only our own page can read, and a content type that
           other pages cannot send without a preflight request.
 size      The size of request bodies is limited.
+
+Whoever has not shown the token gets one answer, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ MAX_BULK = 6_000_000
 MAX_IMPORT = 20_000_000
 LIMITS = {"/api/import": MAX_IMPORT, "/api/decisions/bulk": MAX_BULK}
 """Size limits of paths that accept larger bodies, in bytes."""
-HAS_TOKEN = "has_token"
-"""A key in the state of a request that has shown the access token."""
+VISITOR = "visitor"
+"""A key in the state of a request, for who is at the other end of its connection."""
 OTHER_PROJECT = 409
 """The status for a page whose project is not served here any more."""
 MAX_DIGITS = 15
@@ -87,6 +89,14 @@ class Guard:
     """The fingerprint of the project that is served."""
 
 
+@dataclass
+class Visitor:
+    """Who is at the other end of a connection."""
+
+    has_token: bool = False
+    """Whether a request on this connection has shown the access token."""
+
+
 class RefusalError(Exception):
     """A request that is refused, with the HTTP status of the refusal."""
 
@@ -123,16 +133,18 @@ class Gate:
         if scope["type"] != "http":  # web sockets are not used
             await send({"type": "websocket.close", "code": 1008})
             return
+        visitor = scope.setdefault("state", {}).setdefault(VISITOR, Visitor())
         send = _with_headers(send, scope["path"])
+        is_known = False
         try:
             headers = Headers(scope=scope)
             if "content-length" in headers and "transfer-encoding" in headers:
                 raise RefusalError(400, "the request has both Content-Length and Transfer-Encoding; send one of them")
             self._check_host(headers)
             if page := self._entrance(scope, headers):
-                await _show(send, *page)
+                await _show(send, *page, is_last=True)
                 return
-            scope.setdefault("state", {})[HAS_TOKEN] = True
+            is_known = visitor.has_token = True
             is_read = scope["method"] in ("GET", "HEAD")
             self._check_origin(headers, is_read=is_read)
             self._check_project(headers)
@@ -141,7 +153,7 @@ class Gate:
                 limit = LIMITS.get(scope["path"], MAX_BODY)
                 receive = _replayed(await _body(receive, headers, limit), receive)
         except RefusalError as refusal:
-            await _answer(send, refusal.status, str(refusal))
+            await _answer(send, refusal.status, str(refusal), is_last=not is_known or refusal.status == 400)
             return
         await self.app(scope, receive, send)
 
@@ -284,15 +296,22 @@ def _with_headers(send: Send, path: str) -> Send:
     return sending
 
 
-async def _answer(send: Send, status: int, reason: str) -> None:
-    await _show(send, status, json.dumps({"error": reason}).encode(), [], b"application/json")
+async def _answer(send: Send, status: int, reason: str, *, is_last: bool) -> None:
+    await _show(send, status, json.dumps({"error": reason}).encode(), [], b"application/json", is_last=is_last)
 
 
 async def _show(
-    send: Send, status: int, body: bytes, more: list[tuple[bytes, bytes]], kind: bytes = b"text/html; charset=utf-8"
+    send: Send,
+    status: int,
+    body: bytes,
+    more: list[tuple[bytes, bytes]],
+    kind: bytes = b"text/html; charset=utf-8",
+    *,
+    is_last: bool,
 ) -> None:
+    """Send an answer; after the last one the connection is closed."""
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *more]
-    headers += [(b"connection", b"close")] if status == 400 else []  # where the next request begins is not known
+    headers += [(b"connection", b"close")] if is_last else []
     headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
     headers += [(b"x-tagtrace-project", b"another")] if status == OTHER_PROJECT else []  # a conflict of no other kind
     await send({"type": "http.response.start", "status": status, "headers": headers})

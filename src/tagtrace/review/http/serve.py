@@ -65,7 +65,7 @@ def address(sock: socket.socket, host: str, token: str) -> str:
 
 
 class VisibleFormatter(logging.Formatter):
-    """Errors of ours are logged with their tracebacks, which may have text from files in them."""
+    """Errors are logged with their tracebacks, which may have text from files and requests in them."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible_lines(super().format(record))
@@ -76,7 +76,11 @@ _LOG: dict[str, Any] = {
     "disable_existing_loggers": False,
     "formatters": {"visible": {"()": VisibleFormatter, "format": "%(levelname)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "visible"}},
-    "loggers": {"uvicorn": {"handlers": ["stderr"], "propagate": False}},
+    "loggers": {
+        "uvicorn": {"handlers": ["stderr"], "propagate": False},
+        "asyncio": {"handlers": ["stderr"]},
+        "tagtrace": {"handlers": ["stderr"]},
+    },
 }
 
 
