@@ -9,6 +9,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, MutableMapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -469,12 +470,47 @@ def test_other_addresses_need_a_flag(host: str) -> None:
 def test_the_address_that_is_printed() -> None:
     with listen("127.0.0.1", 0) as sock:
         port = sock.getsockname()[1]
-        assert address(sock, "127.0.0.1", "abc") == f"http://127.0.0.1:{port}/?token=abc"
-        assert address(sock, "0.0.0.0", "abc") == f"http://{socket.gethostname()}:{port}/?token=abc"
+        assert address(sock, "abc") == f"http://127.0.0.1:{port}/?token=abc"
         with pytest.raises(OptionError, match=f"cannot listen at 127.0.0.1:{port}"):
             listen("127.0.0.1", port)
     with listen("127.0.0.1", None) as first, listen("127.0.0.1", None) as second:
         assert first.getsockname()[1] != second.getsockname()[1]
+
+
+def numeric(host: str) -> str:
+    """The host in the address that is printed for a server at ``host``."""
+    with listen(host, 0) as sock:
+        found = urlsplit(address(sock, "abc"))
+        assert found.port == sock.getsockname()[1]
+        return str(ip_address(found.hostname or ""))
+
+
+def test_the_address_has_no_name_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``localhost`` is ``::1`` too, where somebody else may listen and be given the token."""
+    assert numeric("localhost") == "127.0.0.1"
+    assert not ip_address(numeric("0.0.0.0")).is_unspecified
+
+    def alone(*_: Any) -> socket.socket:
+        raise OSError("Network is unreachable")
+
+    with listen("0.0.0.0", 0) as sock:
+        monkeypatch.setattr("socket.socket.connect", alone)
+        assert address(sock, "abc").startswith("http://127.0.0.1:")
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this system has no IPv6")
+def test_an_address_of_ipv6_has_brackets() -> None:
+    with socket.socket(socket.AF_INET6) as sock:
+        try:
+            sock.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        assert address(sock, "abc") == f"http://[::1]:{sock.getsockname()[1]}/?token=abc"
+
+
+def test_a_name_that_stands_for_another_address_needs_a_flag(tmp_path: Path) -> None:
+    with listen("0.0.0.0", 0) as elsewhere, pytest.raises(OptionError, match="allow_remote"):
+        serve(light_review(tmp_path), "localhost", browser=False, listening=elsewhere)
 
 
 def test_ctrl_c_while_the_server_starts_ends_it() -> None:
