@@ -398,6 +398,25 @@ def test_a_long_cookie_is_read_at_once(locked: Client, cookie: str) -> None:
     assert time.monotonic() - begin < 5
 
 
+@pytest.mark.parametrize("target", ["?" + "a&" * 30_000, "?token=%ff" + "&" * 60_000, f"?x={'%ff' * 3000}", "x" * 9000])
+def test_a_long_address_is_not_parsed(locked: Client, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    """Whoever has no token must not keep the others waiting; a reviewer's filters may be long."""
+
+    def fails(*_: Any) -> None:
+        raise AssertionError("the address is parsed")
+
+    for name in ("parse_qsl", "quote", "going_on"):
+        monkeypatch.setattr(f"tagtrace.review.http.gate.{name}", fails)
+    link = {**BROWSER, "Sec-Fetch-Site": "cross-site"}
+    assert [locked.http.get(f"/{target}", headers=more).status_code for more in ({}, BROWSER, link)] == [414] * 3
+    assert locked.http.get(f"/{target}", headers=BEARER).status_code in (200, 404)
+
+
+@pytest.mark.parametrize("query", ["a=token=%s", "tokens=%s", "token=&token=%s", "x%%26token=%s", "token=%s%%20"])
+def test_what_is_almost_the_token_is_not(locked: Client, query: str) -> None:
+    assert locked.http.get("/api/project?" + query % TOKEN).status_code == 401
+
+
 ELSEWHERE = (
     "/%09/evil.example/x", "/%0a/evil.example", "/%0d%09%5cevil.example/", "/%5c%5cevil.example", "//evil.example",
     "/%2f%2fevil.example", "/%00/evil.example", "/x%22%3e%3cscript%3e", "/%e2%80%a8/evil.example", "/%ff//evil.example",

@@ -41,6 +41,9 @@ VISITOR = "visitor"
 """A key in the state of a request, for who is at the other end of its connection."""
 OTHER_PROJECT = 409
 """The status for a page whose project is not served here any more."""
+MAX_TARGET = 8_000
+"""Bytes of the address in a request without the access token: nobody is kept waiting by what they make."""
+_GIVEN = re.compile(rb"(?:^|&)token=([^&]*)")
 MAX_DIGITS = 15
 """Digits of a length that is a number at all."""
 CONTENT_TYPES = ("application/json", "application/x-ndjson")
@@ -171,18 +174,18 @@ class Gate:
         """
         if self.guard.token is None:
             return None
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = [value for name, value in query if name == "token"]
-        rest = urlencode([pair for pair in query if pair[0] != "token"])
-        here = _address(scope["path"]) + (f"?{rest}" if rest else "")
-        if given and scope["method"] == "GET" and self._is_token(given[0]):
-            cookie = f"{self.guard.cookie}={self.guard.token}; Path=/; HttpOnly; SameSite=Strict"
-            return 200, going_on(here), [(b"set-cookie", cookie.encode())]
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        if any(map(self._is_token, (bearer, *_cookies(headers, self.guard.cookie)))):
+        is_known = any(map(self._is_token, (bearer, *_cookies(headers, self.guard.cookie))))
+        if not is_known and len(scope["path"]) + len(scope["query_string"]) > MAX_TARGET:
+            raise RefusalError(414, f"the address is longer than {MAX_TARGET:,} bytes; shorten it")
+        given = _GIVEN.search(scope["query_string"]) if scope["method"] == "GET" else None
+        if given is not None and self._is_token(given[1].decode("latin-1")):
+            cookie = f"{self.guard.cookie}={self.guard.token}; Path=/; HttpOnly; SameSite=Strict"
+            return 200, going_on(_without_token(scope)), [(b"set-cookie", cookie.encode())]
+        if is_known:
             return None
         if _is_navigation(headers) and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            return 200, going_on(here), []  # a link in a colleague's message: the cookie comes with the next request
+            return 200, going_on(_without_token(scope)), []  # a link in a message: the cookie comes with the next one
         if "text/html" in headers.get("accept", ""):
             return 401, locked(), []
         raise RefusalError(401, "the access token is missing or wrong; open the address that the server printed")
@@ -249,6 +252,13 @@ def _address(path: str) -> str:
     ('/findings', '/evil.example/', '/%09/evil.example/')
     """
     return "/" + quote(path.lstrip("/\\"))
+
+
+def _without_token(scope: Scope) -> str:
+    """The address that a request asks for, without the access token in it."""
+    query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    rest = urlencode([pair for pair in query if pair[0] != "token"])
+    return _address(scope["path"]) + (f"?{rest}" if rest else "")
 
 
 async def _body(receive: Receive, headers: Headers, limit: int) -> bytes:
