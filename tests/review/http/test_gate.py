@@ -21,7 +21,8 @@ from tagtrace._checks import OptionError
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.review import Decisions, Review, Store, TrainingData
 from tagtrace.review.http.app import make_app
-from tagtrace.review.http.gate import MAX_BODY, MAX_IMPORT, Gate, Guard
+from tagtrace.review.http.bounds import MAX_TOGETHER as MAX_ITEMS
+from tagtrace.review.http.gate import MAX_BODY, MAX_IMPORT, MAX_NESTED, MAX_TOGETHER, Gate, Guard
 from tagtrace.review.http.serve import address, check_host, listen, serve
 from tests.review.made import Client, light_review
 
@@ -220,6 +221,60 @@ def test_bodies_are_limited(ada: Client) -> None:
     headers = {"Content-Type": "application/json", **ada.headers}
     refused(ada, ada.http.post("/api/decisions", content=parts(), headers=headers), 413)
     assert post(ada, {}, "/api/import", b"\n" * (MAX_BODY + 1)).status_code == 200
+
+
+@pytest.mark.parametrize("one", [b"[]", b"{}", b'{"a":1}', b"[[]]"])
+def test_a_body_has_no_millions_of_objects(ada: Client, one: bytes) -> None:
+    """Parsing them kept everybody waiting for seconds; 20,000 decisions with labels are far fewer."""
+    refused(ada, post(ada, {}, "/api/decisions/bulk", b'{"x":[%s]}' % b",".join([one] * MAX_NESTED)), 413)
+    assert post(ada, {}, "/api/import", json.dumps({"log": "\n[" * (MAX_NESTED + 1)}).encode()).status_code == 400
+    assert MAX_NESTED > 2 * 2 * MAX_ITEMS
+
+
+class Admission:
+    """A gate whose application waits, with the statuses and headers of its answers."""
+
+    def __init__(self) -> None:
+        self.gate, self.arrived, self.num_read = Gate(self.answer, Guard("csrf")), asyncio.Event(), 0
+
+    async def answer(self, _: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def post(self, path: str, **more: str) -> tuple[int, list[tuple[bytes, bytes]]]:
+        sent = list[MutableMapping[str, Any]]()
+
+        async def receive() -> MutableMapping[str, Any]:
+            self.num_read += 1
+            await self.arrived.wait()
+            return {"type": "http.request", "body": b"{}"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message)
+
+        named = {"host": "localhost", "x-tagtrace": "csrf", "content-type": "application/json", **more}
+        headers = [(key.replace("_", "-").encode(), value.encode()) for key, value in named.items()]
+        await self.gate({"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers},
+                        receive, send)  # fmt: skip
+        return sent[0]["status"], sent[0]["headers"]
+
+
+@pytest.mark.parametrize("more", [{"content_length": str(MAX_IMPORT)}, {"transfer_encoding": "chunked"}])
+def test_bodies_are_limited_together_before_they_are_read(more: dict[str, str]) -> None:
+    async def told() -> None:
+        server, most = Admission(), MAX_TOGETHER // MAX_IMPORT
+        begun = [asyncio.create_task(server.post("/api/import", **more)) for _ in range(most)]
+        await asyncio.sleep(0)
+        assert server.num_read == most
+        status, headers = await server.post("/api/import", **more)
+        assert (status, server.num_read) == (503, most)
+        assert (b"retry-after", b"2") in headers
+        server.arrived.set()
+        assert (await server.post("/api/decisions", content_length="2"))[0] == 200  # has room of its own
+        assert [(await one)[0] for one in begun] == [200] * most
+        assert (await server.post("/api/import", **more))[0] == 200
+
+    asyncio.run(told())
 
 
 @pytest.mark.parametrize(

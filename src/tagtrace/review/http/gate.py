@@ -12,7 +12,8 @@ project   A page names its project in ``X-Tagtrace-Project``. If another one is 
           requests are refused, so that no decision gets into a project that its reviewer has not seen.
 CSRF      A POST needs the header ``X-Tagtrace`` with a token that only our own page can read, and a content type that
           other pages cannot send without a preflight request.
-size      The size of request bodies is limited.
+size      The size of request bodies is limited, that of each and of all that are in memory together. So are the
+          lists and objects in one: parsing millions of them would keep all others waiting.
 
 Whoever has not shown the token gets one answer, and the connection is closed.
 """
@@ -23,6 +24,9 @@ import asyncio
 import hmac
 import json
 import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import parse_qsl, quote, urlencode
@@ -30,6 +34,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tagtrace.review.http.answer import RETRY_AFTER
 from tagtrace.review.http.entrance import going_on, locked
 
 MAX_BODY = 1_000_000
@@ -37,6 +42,10 @@ MAX_BULK = 6_000_000
 MAX_IMPORT = 20_000_000
 LIMITS = {"/api/import": MAX_IMPORT, "/api/decisions/bulk": MAX_BULK}
 """Size limits of paths that accept larger bodies, in bytes."""
+MAX_TOGETHER = 40_000_000
+"""Bytes of all bodies with the same limit that are being read or answered. Imports hold up no decisions."""
+MAX_NESTED = 100_000
+"""Lists and objects in a body; the largest that a schema allows has fewer than half as many."""
 VISITOR = "visitor"
 """A key in the state of a request, for who is at the other end of its connection."""
 OTHER_PROJECT = 409
@@ -128,6 +137,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app, self.guard = app, guard
+        self._held = Counter[int]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -151,14 +161,29 @@ class Gate:
             is_read = scope["method"] in ("GET", "HEAD")
             self._check_origin(headers, is_read=is_read)
             self._check_project(headers)
-            if not is_read:
-                self._check_post(headers)
-                limit = LIMITS.get(scope["path"], MAX_BODY)
-                receive = _replayed(await _body(receive, headers, limit), receive)
+            if is_read:
+                await self.app(scope, receive, send)
+                return
+            self._check_post(headers)
+            limit = LIMITS.get(scope["path"], MAX_BODY)
+            with self._holding(_length(headers, limit), limit):
+                body = await _body(receive, limit)
+                if limit != MAX_IMPORT:
+                    _check_nested(body)
+                await self.app(scope, _replayed(body, receive), send)
         except RefusalError as refusal:
             await _answer(send, refusal.status, str(refusal), is_last=not is_known or refusal.status == 400)
-            return
-        await self.app(scope, receive, send)
+
+    @contextmanager
+    def _holding(self, size: int, limit: int) -> Iterator[None]:
+        """Room for a body of ``size`` bytes, which is taken before the body is read."""
+        if self._held[limit] + size > MAX_TOGETHER:
+            raise RefusalError(503, "too many large requests are being answered; try again in a moment")
+        self._held[limit] += size
+        try:
+            yield
+        finally:
+            self._held[limit] -= size
 
     def _check_host(self, headers: Headers) -> None:
         hosts = headers.getlist("host")
@@ -261,12 +286,20 @@ def _without_token(scope: Scope) -> str:
     return _address(scope["path"]) + (f"?{rest}" if rest else "")
 
 
-async def _body(receive: Receive, headers: Headers, limit: int) -> bytes:
-    """The whole body; raises RefusalError as soon as it is larger than ``limit`` bytes."""
-    too_long = RefusalError(413, f"the request is larger than {limit:,} bytes; send it in smaller parts")
-    length = headers.get("content-length", "0")
+def _length(headers: Headers, limit: int) -> int:
+    """The bytes of a body, at most; raises RefusalError if they are more than ``limit``."""
+    length = headers.get("content-length", str(limit) if "transfer-encoding" in headers else "0")
     if not length.isdecimal() or len(length) > MAX_DIGITS or int(length) > limit:
-        raise too_long
+        raise _too_long(limit)
+    return int(length)
+
+
+def _too_long(limit: int) -> RefusalError:
+    return RefusalError(413, f"the request is larger than {limit:,} bytes; send it in smaller parts")
+
+
+async def _body(receive: Receive, limit: int) -> bytes:
+    """The whole body; raises RefusalError as soon as it is larger than ``limit`` bytes."""
     parts, size = list[bytes](), 0
     while True:
         message = await receive()
@@ -275,9 +308,14 @@ async def _body(receive: Receive, headers: Headers, limit: int) -> bytes:
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > limit:
-            raise too_long
+            raise _too_long(limit)
         if not message.get("more_body", False):
             return b"".join(parts)
+
+
+def _check_nested(body: bytes) -> None:
+    if body.count(b"[") + body.count(b"{") > MAX_NESTED:
+        raise RefusalError(413, f"the request has more than {MAX_NESTED:,} lists and objects; send it in smaller parts")
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
@@ -323,6 +361,7 @@ async def _show(
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *more]
     headers += [(b"connection", b"close")] if is_last else []
     headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
+    headers += [(b"retry-after", RETRY_AFTER.encode())] if status == 503 else []
     headers += [(b"x-tagtrace-project", b"another")] if status == OTHER_PROJECT else []  # a conflict of no other kind
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
