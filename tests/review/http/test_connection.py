@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 from tagtrace._checks import TagtraceError
 from tagtrace.review import Review
 from tagtrace.review.http import connection as limits
-from tagtrace.review.http.app import MAX_QUESTIONS, make_app
+from tagtrace.review.http.app import MAX_QUESTIONS, READING, make_app
 from tagtrace.review.http.gate import VISITOR
 from tests.review.made import light_review
 
@@ -290,6 +290,28 @@ async def logs(scope: Any, *_: Any) -> None:
         await fails(scope)
     except ValueError:
         logging.getLogger("tagtrace.review.model.jobs").exception("job failed")
+
+
+def test_readers_leave_room_for_decisions(server: Server, review: Review, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of Python take turns: with forty readers, a decision took a second."""
+    released, reading = threading.Event(), threading.Semaphore(0)
+
+    def slow(_: Any) -> Any:
+        reading.release()
+        released.wait(PATIENCE)
+        return {}
+
+    monkeypatch.setattr("tagtrace.review.model.listings.list_patterns", slow)
+    monkeypatch.setattr(review.decisions, "reading", nullcontext)
+    with ExitStack() as open_ones:
+        asked = [open_ones.enter_context(connected(server, get(b"/api/patterns"))) for _ in range(READING + 3)]
+        for _ in range(READING):
+            assert reading.acquire(timeout=PATIENCE)
+        with connected(server, get(b"/static/main.js")) as sock:
+            assert received(sock)  # by now the server has read the requests before this one
+        assert not reading.acquire(timeout=0.1)
+        released.set()
+        assert all(received(sock).startswith(b"HTTP/1.1 200") for sock in asked)
 
 
 @pytest.mark.parametrize("app", [fails, fails_later, logs])
