@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, nullcontext
 from http.client import HTTPConnection
@@ -205,6 +206,30 @@ def test_connections_that_come_together_make_room_one_by_one(
         assert all(is_closed(sock) for sock in silent[:17])
         silent[17].sendall(get(b"/quick"))
         assert silent[17].recv(100).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+def test_thousands_of_headers_are_not_read(server: Server, *, is_together: bool) -> None:
+    """Whoever has no token kept everybody waiting with them."""
+    first, rest = b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"a:b\r\n" * limits.MAX_LINES
+    with connected(server, first + rest * is_together) as sock:
+        if not is_together:
+            time.sleep(0.01)
+            sock.sendall(rest)
+        assert received(sock).startswith(b"HTTP/1.1 400")
+        while received(sock):
+            pass
+
+
+def test_the_lines_of_a_body_are_no_headers(server: Server) -> None:
+    text = post_head(server, b"Content-Length: 1002") + b"\n" * 1000 + b"{}"
+    with connected(server) as sock:
+        for _ in range(2):  # on the same connection
+            sock.sendall(text)
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += sock.recv(10_000)
+            assert answer.startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("more", [b"", b"Accept: text/html\r\n", b"Host: b\r\n", b"Host: b\r\nContent-Length: 9\r\n"])

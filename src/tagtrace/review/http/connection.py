@@ -16,6 +16,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tagtrace.review.http.gate import VISITOR, Visitor
 
 MAX_CONNECTIONS = 200
+MAX_LINES = 100
+"""Lines in the head of a request: thousands of headers would take the time of all others, whoever sends them."""
 HEAD_SECONDS = 10.0
 """For the first line and the headers of a request."""
 BODY_SECONDS = 60.0
@@ -34,6 +36,7 @@ class Connection(H11Protocol):
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
         self._visitor = Visitor()
         self._begin = self.loop.time()
+        self._num_lines = 0
         self.app_state = {**self.app_state, VISITOR: self._visitor}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -64,12 +67,18 @@ class Connection(H11Protocol):
         return True, min((one.when() for one in self._deadlines.values()), default=0.0)
 
     def data_received(self, data: bytes) -> None:
+        if self.conn.their_state is h11.IDLE:
+            self._num_lines += data.partition(b"\r\n\r\n")[0].count(b"\n")
+            if self._num_lines > MAX_LINES:
+                self.send_400_response(f"A request has at most {MAX_LINES} lines of headers.")
+                return
         super().data_received(data)
         state = self.conn.their_state
         if state is h11.IDLE:
             self._expect("head", HEAD_SECONDS)
         else:
             self._forget("head")
+            self._num_lines = 0
         if state is h11.SEND_BODY:
             self._expect("body", BODY_SECONDS)
         else:
