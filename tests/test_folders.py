@@ -381,3 +381,28 @@ def test_files_that_are_replaced_are_no_wider_than_what_is_new(
         (aside / "m").write_text("new")
         (aside / "m").chmod(made)
     assert mode(own / "m") == expected
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "folder"])
+def test_what_is_in_the_way_is_refused_before_anything_is_replaced(tmp_path: Path, kind: str) -> None:
+    """A received project may have a link in place of a folder that an export writes."""
+    folder, product = tmp_path / "export", Product("log", ("log", "data/*"))
+    name = "log" if kind == "folder" else "data"
+    (folder / "mine").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    if kind == "link":
+        (folder / name).symlink_to(tmp_path / "outside")
+    elif kind == "file":
+        (folder / name).write_text("precious")
+    else:
+        (folder / name).mkdir()
+    before = listing(tmp_path)
+
+    def write() -> None:
+        with files_replaced_together(folder, product) as aside:
+            (aside / "log").write_text("new")
+            (aside / "data").mkdir()
+
+    with pytest.raises(OptionError, match=f"{name}: is in the way"):
+        write()
+    assert listing(tmp_path) == before

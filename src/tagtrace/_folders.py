@@ -227,8 +227,11 @@ def _keep_modes(old: Path, new: Path) -> None:
 def _link_others(source: Path, target: Path, product: Product, prefix: str = "") -> None:
     with os.scandir(source) as entries:
         for entry in entries:
-            place = target / entry.name
-            if not entry.is_dir(follow_symlinks=False):
+            place, is_folder = target / entry.name, entry.is_dir(follow_symlinks=False)
+            if os.path.lexists(place) and is_folder != place.is_dir():
+                kind = "file" if is_folder else "folder"
+                raise OptionError(f"{entry.path}: is in the way of a {kind} that is written here; move it elsewhere")
+            if not is_folder:
                 if not product.has(prefix + entry.name) and not os.path.lexists(place):
                     _link(Path(entry.path), place)
             elif not _TEMPORARY.fullmatch(entry.name):

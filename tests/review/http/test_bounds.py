@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 from tagtrace.review import Decisions, Review, Store, TrainingData
+from tagtrace.review.http.request_bodies import BulkBody, DecisionBody, RetrainBody, SupposeBody
 from tests.review.made import Client, light_data, light_review, write_light
 
 LIMITS = {
@@ -76,6 +78,19 @@ def test_what_is_beyond_the_limits_is_refused(ada: Client, path: str) -> None:
     response = ada.http.get(f"/api/{path}")
     assert response.status_code == 400, response.text
     assert list(response.json()) == ["error"]
+
+
+@pytest.mark.parametrize("body", [BulkBody, SupposeBody, RetrainBody])
+def test_only_the_first_wrong_item_of_a_list_is_told(body: type[BaseModel]) -> None:
+    """Errors of 20,000 items kept everybody waiting for more than a second."""
+    bad = {"sentence_number": -1, "labels": [1, 2]}
+    for name in {"decisions", "edits"} & body.model_fields.keys():
+        with pytest.raises(ValidationError) as caught:
+            body.model_validate({name: [bad] * 100})
+        places = [one["loc"][:4] for one in caught.value.errors() if one["loc"][0] == name]
+        assert len(places) <= len(DecisionBody.model_fields)
+        assert {place[1] for place in places} == {0}
+        assert [place for place in places if place[2] == "labels"] == [(name, 0, "labels", 0)]
 
 
 @pytest.mark.parametrize("where", ["prediction", "edit"])

@@ -9,6 +9,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, MutableMapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -20,7 +21,8 @@ from tagtrace._checks import OptionError
 from tagtrace.data import LabelSet, read_corpus
 from tagtrace.review import Decisions, Review, Store, TrainingData
 from tagtrace.review.http.app import make_app
-from tagtrace.review.http.gate import MAX_BODY, MAX_IMPORT, Gate, Guard
+from tagtrace.review.http.bounds import MAX_TOGETHER as MAX_ITEMS
+from tagtrace.review.http.gate import MAX_BODY, MAX_IMPORT, MAX_NESTED, MAX_TOGETHER, Gate, Guard
 from tagtrace.review.http.serve import address, check_host, listen, serve
 from tests.review.made import Client, light_review
 
@@ -221,6 +223,60 @@ def test_bodies_are_limited(ada: Client) -> None:
     assert post(ada, {}, "/api/import", b"\n" * (MAX_BODY + 1)).status_code == 200
 
 
+@pytest.mark.parametrize("one", [b"[]", b"{}", b'{"a":1}', b"[[]]"])
+def test_a_body_has_no_millions_of_objects(ada: Client, one: bytes) -> None:
+    """Parsing them kept everybody waiting for seconds; 20,000 decisions with labels are far fewer."""
+    refused(ada, post(ada, {}, "/api/decisions/bulk", b'{"x":[%s]}' % b",".join([one] * MAX_NESTED)), 413)
+    assert post(ada, {}, "/api/import", json.dumps({"log": "\n[" * (MAX_NESTED + 1)}).encode()).status_code == 400
+    assert MAX_NESTED > 2 * 2 * MAX_ITEMS
+
+
+class Admission:
+    """A gate whose application waits, with the statuses and headers of its answers."""
+
+    def __init__(self) -> None:
+        self.gate, self.arrived, self.num_read = Gate(self.answer, Guard("csrf")), asyncio.Event(), 0
+
+    async def answer(self, _: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def post(self, path: str, **more: str) -> tuple[int, list[tuple[bytes, bytes]]]:
+        sent = list[MutableMapping[str, Any]]()
+
+        async def receive() -> MutableMapping[str, Any]:
+            self.num_read += 1
+            await self.arrived.wait()
+            return {"type": "http.request", "body": b"{}"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message)
+
+        named = {"host": "localhost", "x-tagtrace": "csrf", "content-type": "application/json", **more}
+        headers = [(key.replace("_", "-").encode(), value.encode()) for key, value in named.items()]
+        await self.gate({"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers},
+                        receive, send)  # fmt: skip
+        return sent[0]["status"], sent[0]["headers"]
+
+
+@pytest.mark.parametrize("more", [{"content_length": str(MAX_IMPORT)}, {"transfer_encoding": "chunked"}])
+def test_bodies_are_limited_together_before_they_are_read(more: dict[str, str]) -> None:
+    async def told() -> None:
+        server, most = Admission(), MAX_TOGETHER // MAX_IMPORT
+        begun = [asyncio.create_task(server.post("/api/import", **more)) for _ in range(most)]
+        await asyncio.sleep(0)
+        assert server.num_read == most
+        status, headers = await server.post("/api/import", **more)
+        assert (status, server.num_read) == (503, most)
+        assert (b"retry-after", b"2") in headers
+        server.arrived.set()
+        assert (await server.post("/api/decisions", content_length="2"))[0] == 200  # has room of its own
+        assert [(await one)[0] for one in begun] == [200] * most
+        assert (await server.post("/api/import", **more))[0] == 200
+
+    asyncio.run(told())
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff", b'{"action":"accept"}', b"1" * 5000]
 )
@@ -397,6 +453,25 @@ def test_a_long_cookie_is_read_at_once(locked: Client, cookie: str) -> None:
     assert time.monotonic() - begin < 5
 
 
+@pytest.mark.parametrize("target", ["?" + "a&" * 30_000, "?token=%ff" + "&" * 60_000, f"?x={'%ff' * 3000}", "x" * 9000])
+def test_a_long_address_is_not_parsed(locked: Client, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    """Whoever has no token must not keep the others waiting; a reviewer's filters may be long."""
+
+    def fails(*_: Any) -> None:
+        raise AssertionError("the address is parsed")
+
+    for name in ("parse_qsl", "quote", "going_on"):
+        monkeypatch.setattr(f"tagtrace.review.http.gate.{name}", fails)
+    link = {**BROWSER, "Sec-Fetch-Site": "cross-site"}
+    assert [locked.http.get(f"/{target}", headers=more).status_code for more in ({}, BROWSER, link)] == [414] * 3
+    assert locked.http.get(f"/{target}", headers=BEARER).status_code in (200, 404)
+
+
+@pytest.mark.parametrize("query", ["a=token=%s", "tokens=%s", "token=&token=%s", "x%%26token=%s", "token=%s%%20"])
+def test_what_is_almost_the_token_is_not(locked: Client, query: str) -> None:
+    assert locked.http.get("/api/project?" + query % TOKEN).status_code == 401
+
+
 ELSEWHERE = (
     "/%09/evil.example/x", "/%0a/evil.example", "/%0d%09%5cevil.example/", "/%5c%5cevil.example", "//evil.example",
     "/%2f%2fevil.example", "/%00/evil.example", "/x%22%3e%3cscript%3e", "/%e2%80%a8/evil.example", "/%ff//evil.example",
@@ -469,12 +544,47 @@ def test_other_addresses_need_a_flag(host: str) -> None:
 def test_the_address_that_is_printed() -> None:
     with listen("127.0.0.1", 0) as sock:
         port = sock.getsockname()[1]
-        assert address(sock, "127.0.0.1", "abc") == f"http://127.0.0.1:{port}/?token=abc"
-        assert address(sock, "0.0.0.0", "abc") == f"http://{socket.gethostname()}:{port}/?token=abc"
+        assert address(sock, "abc") == f"http://127.0.0.1:{port}/?token=abc"
         with pytest.raises(OptionError, match=f"cannot listen at 127.0.0.1:{port}"):
             listen("127.0.0.1", port)
     with listen("127.0.0.1", None) as first, listen("127.0.0.1", None) as second:
         assert first.getsockname()[1] != second.getsockname()[1]
+
+
+def numeric(host: str) -> str:
+    """The host in the address that is printed for a server at ``host``."""
+    with listen(host, 0) as sock:
+        found = urlsplit(address(sock, "abc"))
+        assert found.port == sock.getsockname()[1]
+        return str(ip_address(found.hostname or ""))
+
+
+def test_the_address_has_no_name_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``localhost`` is ``::1`` too, where somebody else may listen and be given the token."""
+    assert numeric("localhost") == "127.0.0.1"
+    assert not ip_address(numeric("0.0.0.0")).is_unspecified
+
+    def alone(*_: Any) -> socket.socket:
+        raise OSError("Network is unreachable")
+
+    with listen("0.0.0.0", 0) as sock:
+        monkeypatch.setattr("socket.socket.connect", alone)
+        assert address(sock, "abc").startswith("http://127.0.0.1:")
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this system has no IPv6")
+def test_an_address_of_ipv6_has_brackets() -> None:
+    with socket.socket(socket.AF_INET6) as sock:
+        try:
+            sock.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        assert address(sock, "abc") == f"http://[::1]:{sock.getsockname()[1]}/?token=abc"
+
+
+def test_a_name_that_stands_for_another_address_needs_a_flag(tmp_path: Path) -> None:
+    with listen("0.0.0.0", 0) as elsewhere, pytest.raises(OptionError, match="allow_remote"):
+        serve(light_review(tmp_path), "localhost", browser=False, listening=elsewhere)
 
 
 def test_ctrl_c_while_the_server_starts_ends_it() -> None:

@@ -22,6 +22,7 @@ from tagtrace.review import ProjectFile, open_review
 from tagtrace.review.http import answer_shapes as shapes
 from tagtrace.review.model import model as model_module
 from tagtrace.review.model.explainers import Explainers
+from tagtrace.review.model.mispredictions import HeldOut
 from tagtrace.review.model.model import Model
 from tests.review.made import Client, make_project
 
@@ -353,6 +354,24 @@ def test_the_default_explanation_is_ready_when_the_server_is(ada: Client, error:
     usual = ada.get("project")["asking"]
     assert usual == {"score": "relative", "curvature": "auto"}
     assert ada.get("why", **where(error), **usual, wait=False)["is_ready"]
+
+
+def test_a_file_that_cannot_be_read_stops_what_is_prepared_and_no_more(
+    ada: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default explanations and the held-out data are prepared in the background."""
+    model = ada.review.the_model()
+
+    def unreadable(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied", "seed-0.safetensors")
+
+    monkeypatch.setattr(model, "prepare", unreadable)
+    monkeypatch.setattr(model, "held", None)
+    model._work()
+    monkeypatch.setattr("tagtrace.review.model.mispredictions.predict_batches", unreadable)
+    held = HeldOut(model.tagger, ada.review.data.corpus)
+    held.work()
+    assert held.problem == "seed-0.safetensors: Permission denied"
 
 
 def test_the_default_for_a_large_head_is_kronecker_factors(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:

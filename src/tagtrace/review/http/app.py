@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 
 from tagtrace._version import __version__
@@ -22,6 +23,8 @@ from tagtrace.review.review import Review
 
 DECIDING, MAX_DECISIONS = 2, 500
 """Threads for decisions, and how many may wait; they are saved one after the other."""
+READING = 4
+"""Threads for everything else: more would only take the interpreter from those that decide."""
 TRANSFERRING, MAX_TRANSFERS = 1, 8
 """Threads for exports and imports, one after the other, and how many may wait."""
 ASKING, MAX_QUESTIONS = 2, 40
@@ -64,6 +67,7 @@ def make_app(review: Review, token: str | None = None, cookie: str = "tagtrace",
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        current_default_thread_limiter().total_tokens = READING
         yield
         for lane in (questions, transfers, decisions):
             lane.close()

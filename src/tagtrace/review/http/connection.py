@@ -1,8 +1,8 @@
 """Connections with limits of time and number, which uvicorn only has for idle ones after their first request.
 
 Whoever opens many connections and says little on them must not keep a reviewer out: a request has to arrive within some
-seconds, and if there are too many connections, one makes room for the next: the one that has been silent for longest,
-first among those without the access token.
+seconds, and if there are too many connections, one makes room for the next: the oldest one that has not shown the
+access token, whatever it is doing; if all have, the one that has been silent for longest.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tagtrace.review.http.gate import HAS_TOKEN
+from tagtrace.review.http.gate import VISITOR, Visitor
 
 MAX_CONNECTIONS = 200
+MAX_LINES = 100
+"""Lines in the head of a request: thousands of headers would take the time of all others, whoever sends them."""
 HEAD_SECONDS = 10.0
 """For the first line and the headers of a request."""
 BODY_SECONDS = 60.0
@@ -32,14 +34,22 @@ class Connection(H11Protocol):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
+        self._visitor = Visitor()
+        self._begin = self.loop.time()
+        self._num_lines = 0
+        self.app_state = {**self.app_state, VISITOR: self._visitor}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect("head", HEAD_SECONDS)
         if len(self.connections) > MAX_CONNECTIONS:
-            silent = (one for one in self.connections if isinstance(one, Connection) and one is not self)
-            oldest = min((one for one in silent if one.is_waiting), key=Connection.rank, default=self)
-            oldest.give_up()
+            others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
+            min((one for one in others if one.makes_room), key=Connection._rank, default=self).give_up()
+
+    @property
+    def makes_room(self) -> bool:
+        """Whether the connection may be closed for another one: none that gives an answer to a reviewer may be."""
+        return not self._visitor.has_token or self.is_waiting
 
     @property
     def is_waiting(self) -> bool:
@@ -50,18 +60,25 @@ class Connection(H11Protocol):
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def rank(self) -> tuple[bool, float]:
-        """Whether the last request had the access token, and when the client should have said something."""
-        has_token = self.scope is not None and HAS_TOKEN in self.scope.get("state", {})
-        return has_token, min((one.when() for one in self._deadlines.values()), default=0.0)
+    def _rank(self) -> tuple[bool, float]:
+        """Those without the token first, by age; then by the time when the client should have said something."""
+        if not self._visitor.has_token:
+            return False, self._begin
+        return True, min((one.when() for one in self._deadlines.values()), default=0.0)
 
     def data_received(self, data: bytes) -> None:
+        if self.conn.their_state is h11.IDLE:
+            self._num_lines += data.partition(b"\r\n\r\n")[0].count(b"\n")
+            if self._num_lines > MAX_LINES:
+                self.send_400_response(f"A request has at most {MAX_LINES} lines of headers.")
+                return
         super().data_received(data)
         state = self.conn.their_state
         if state is h11.IDLE:
             self._expect("head", HEAD_SECONDS)
         else:
             self._forget("head")
+            self._num_lines = 0
         if state is h11.SEND_BODY:
             self._expect("body", BODY_SECONDS)
         else:
@@ -80,8 +97,18 @@ class Connection(H11Protocol):
             self._forget(name)
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer to what is not HTTP. If an answer was begun already, nothing else can be said; none is begun later."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.give_up()
+
     def give_up(self) -> None:
         """Close the connection without an answer."""
+        self.connections.discard(self)  # at once, so that the next one that comes does not choose this one again
         self.transport.abort()
 
     def _expect(self, name: str, seconds: float) -> None:

@@ -12,7 +12,10 @@ project   A page names its project in ``X-Tagtrace-Project``. If another one is 
           requests are refused, so that no decision gets into a project that its reviewer has not seen.
 CSRF      A POST needs the header ``X-Tagtrace`` with a token that only our own page can read, and a content type that
           other pages cannot send without a preflight request.
-size      The size of request bodies is limited.
+size      The size of request bodies is limited, that of each and of all that are in memory together. So are the
+          lists and objects in one: parsing millions of them would keep all others waiting.
+
+Whoever has not shown the token gets one answer, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ import asyncio
 import hmac
 import json
 import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import parse_qsl, quote, urlencode
@@ -28,6 +34,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tagtrace.review.http.answer import RETRY_AFTER
 from tagtrace.review.http.entrance import going_on, locked
 
 MAX_BODY = 1_000_000
@@ -35,10 +42,17 @@ MAX_BULK = 6_000_000
 MAX_IMPORT = 20_000_000
 LIMITS = {"/api/import": MAX_IMPORT, "/api/decisions/bulk": MAX_BULK}
 """Size limits of paths that accept larger bodies, in bytes."""
-HAS_TOKEN = "has_token"
-"""A key in the state of a request that has shown the access token."""
+MAX_TOGETHER = 40_000_000
+"""Bytes of all bodies with the same limit that are being read or answered. Imports hold up no decisions."""
+MAX_NESTED = 100_000
+"""Lists and objects in a body; the largest that a schema allows has fewer than half as many."""
+VISITOR = "visitor"
+"""A key in the state of a request, for who is at the other end of its connection."""
 OTHER_PROJECT = 409
 """The status for a page whose project is not served here any more."""
+MAX_TARGET = 8_000
+"""Bytes of the address in a request without the access token: nobody is kept waiting by what they make."""
+_GIVEN = re.compile(rb"(?:^|&)token=([^&]*)")
 MAX_DIGITS = 15
 """Digits of a length that is a number at all."""
 CONTENT_TYPES = ("application/json", "application/x-ndjson")
@@ -87,6 +101,14 @@ class Guard:
     """The fingerprint of the project that is served."""
 
 
+@dataclass
+class Visitor:
+    """Who is at the other end of a connection."""
+
+    has_token: bool = False
+    """Whether a request on this connection has shown the access token."""
+
+
 class RefusalError(Exception):
     """A request that is refused, with the HTTP status of the refusal."""
 
@@ -115,6 +137,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app, self.guard = app, guard
+        self._held = Counter[int]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -123,27 +146,44 @@ class Gate:
         if scope["type"] != "http":  # web sockets are not used
             await send({"type": "websocket.close", "code": 1008})
             return
+        visitor = scope.setdefault("state", {}).setdefault(VISITOR, Visitor())
         send = _with_headers(send, scope["path"])
+        is_known = False
         try:
             headers = Headers(scope=scope)
             if "content-length" in headers and "transfer-encoding" in headers:
                 raise RefusalError(400, "the request has both Content-Length and Transfer-Encoding; send one of them")
             self._check_host(headers)
             if page := self._entrance(scope, headers):
-                await _show(send, *page)
+                await _show(send, *page, is_last=True)
                 return
-            scope.setdefault("state", {})[HAS_TOKEN] = True
+            is_known = visitor.has_token = True
             is_read = scope["method"] in ("GET", "HEAD")
             self._check_origin(headers, is_read=is_read)
             self._check_project(headers)
-            if not is_read:
-                self._check_post(headers)
-                limit = LIMITS.get(scope["path"], MAX_BODY)
-                receive = _replayed(await _body(receive, headers, limit), receive)
+            if is_read:
+                await self.app(scope, receive, send)
+                return
+            self._check_post(headers)
+            limit = LIMITS.get(scope["path"], MAX_BODY)
+            with self._holding(_length(headers, limit), limit):
+                body = await _body(receive, limit)
+                if limit != MAX_IMPORT:
+                    _check_nested(body)
+                await self.app(scope, _replayed(body, receive), send)
         except RefusalError as refusal:
-            await _answer(send, refusal.status, str(refusal))
-            return
-        await self.app(scope, receive, send)
+            await _answer(send, refusal.status, str(refusal), is_last=not is_known or refusal.status == 400)
+
+    @contextmanager
+    def _holding(self, size: int, limit: int) -> Iterator[None]:
+        """Room for a body of ``size`` bytes, which is taken before the body is read."""
+        if self._held[limit] + size > MAX_TOGETHER:
+            raise RefusalError(503, "too many large requests are being answered; try again in a moment")
+        self._held[limit] += size
+        try:
+            yield
+        finally:
+            self._held[limit] -= size
 
     def _check_host(self, headers: Headers) -> None:
         hosts = headers.getlist("host")
@@ -159,18 +199,18 @@ class Gate:
         """
         if self.guard.token is None:
             return None
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = [value for name, value in query if name == "token"]
-        rest = urlencode([pair for pair in query if pair[0] != "token"])
-        here = _address(scope["path"]) + (f"?{rest}" if rest else "")
-        if given and scope["method"] == "GET" and self._is_token(given[0]):
-            cookie = f"{self.guard.cookie}={self.guard.token}; Path=/; HttpOnly; SameSite=Strict"
-            return 200, going_on(here), [(b"set-cookie", cookie.encode())]
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        if any(map(self._is_token, (bearer, *_cookies(headers, self.guard.cookie)))):
+        is_known = any(map(self._is_token, (bearer, *_cookies(headers, self.guard.cookie))))
+        if not is_known and len(scope["path"]) + len(scope["query_string"]) > MAX_TARGET:
+            raise RefusalError(414, f"the address is longer than {MAX_TARGET:,} bytes; shorten it")
+        given = _GIVEN.search(scope["query_string"]) if scope["method"] == "GET" else None
+        if given is not None and self._is_token(given[1].decode("latin-1")):
+            cookie = f"{self.guard.cookie}={self.guard.token}; Path=/; HttpOnly; SameSite=Strict"
+            return 200, going_on(_without_token(scope)), [(b"set-cookie", cookie.encode())]
+        if is_known:
             return None
         if _is_navigation(headers) and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            return 200, going_on(here), []  # a link in a colleague's message: the cookie comes with the next request
+            return 200, going_on(_without_token(scope)), []  # a link in a message: the cookie comes with the next one
         if "text/html" in headers.get("accept", ""):
             return 401, locked(), []
         raise RefusalError(401, "the access token is missing or wrong; open the address that the server printed")
@@ -239,12 +279,27 @@ def _address(path: str) -> str:
     return "/" + quote(path.lstrip("/\\"))
 
 
-async def _body(receive: Receive, headers: Headers, limit: int) -> bytes:
-    """The whole body; raises RefusalError as soon as it is larger than ``limit`` bytes."""
-    too_long = RefusalError(413, f"the request is larger than {limit:,} bytes; send it in smaller parts")
-    length = headers.get("content-length", "0")
+def _without_token(scope: Scope) -> str:
+    """The address that a request asks for, without the access token in it."""
+    query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    rest = urlencode([pair for pair in query if pair[0] != "token"])
+    return _address(scope["path"]) + (f"?{rest}" if rest else "")
+
+
+def _length(headers: Headers, limit: int) -> int:
+    """The bytes of a body, at most; raises RefusalError if they are more than ``limit``."""
+    length = headers.get("content-length", str(limit) if "transfer-encoding" in headers else "0")
     if not length.isdecimal() or len(length) > MAX_DIGITS or int(length) > limit:
-        raise too_long
+        raise _too_long(limit)
+    return int(length)
+
+
+def _too_long(limit: int) -> RefusalError:
+    return RefusalError(413, f"the request is larger than {limit:,} bytes; send it in smaller parts")
+
+
+async def _body(receive: Receive, limit: int) -> bytes:
+    """The whole body; raises RefusalError as soon as it is larger than ``limit`` bytes."""
     parts, size = list[bytes](), 0
     while True:
         message = await receive()
@@ -253,9 +308,14 @@ async def _body(receive: Receive, headers: Headers, limit: int) -> bytes:
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > limit:
-            raise too_long
+            raise _too_long(limit)
         if not message.get("more_body", False):
             return b"".join(parts)
+
+
+def _check_nested(body: bytes) -> None:
+    if body.count(b"[") + body.count(b"{") > MAX_NESTED:
+        raise RefusalError(413, f"the request has more than {MAX_NESTED:,} lists and objects; send it in smaller parts")
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
@@ -284,16 +344,24 @@ def _with_headers(send: Send, path: str) -> Send:
     return sending
 
 
-async def _answer(send: Send, status: int, reason: str) -> None:
-    await _show(send, status, json.dumps({"error": reason}).encode(), [], b"application/json")
+async def _answer(send: Send, status: int, reason: str, *, is_last: bool) -> None:
+    await _show(send, status, json.dumps({"error": reason}).encode(), [], b"application/json", is_last=is_last)
 
 
 async def _show(
-    send: Send, status: int, body: bytes, more: list[tuple[bytes, bytes]], kind: bytes = b"text/html; charset=utf-8"
+    send: Send,
+    status: int,
+    body: bytes,
+    more: list[tuple[bytes, bytes]],
+    kind: bytes = b"text/html; charset=utf-8",
+    *,
+    is_last: bool,
 ) -> None:
+    """Send an answer; after the last one the connection is closed."""
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *more]
-    headers += [(b"connection", b"close")] if status == 400 else []  # where the next request begins is not known
+    headers += [(b"connection", b"close")] if is_last else []
     headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
+    headers += [(b"retry-after", RETRY_AFTER.encode())] if status == 503 else []
     headers += [(b"x-tagtrace-project", b"another")] if status == OTHER_PROJECT else []  # a conflict of no other kind
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -39,7 +39,7 @@ class DecisionBody(Body):
 class BulkBody(Body):
     """Decisions that are made together and undone together."""
 
-    decisions: Annotated[list[DecisionBody], Field(min_length=1, max_length=MAX_TOGETHER)]
+    decisions: Annotated[list[DecisionBody], Field(min_length=1, max_length=MAX_TOGETHER, fail_fast=True)]
     key: Name | None = None
 
     def requests(self) -> list[DecisionRequest]:
@@ -75,7 +75,7 @@ class PredictionBody(Body):
 class SupposeBody(PredictionBody):
     """A what-if: a prediction, and hypothetical changes of training labels."""
 
-    edits: Annotated[list[EditBody], Field(max_length=MAX_TOGETHER)] = []
+    edits: Annotated[list[EditBody], Field(max_length=MAX_TOGETHER, fail_fast=True)] = []
     pattern: Id | None = None
     """The number of a pattern whose findings are all fixed."""
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from tagtrace._checks import DataError
-from tagtrace._documents import recorded_path
 from tagtrace.data.source_folder import SourceFolder
 from tagtrace.review.decisions.database import Decision
-from tagtrace.review.decisions.decide import NotFoundError
 from tagtrace.review.decisions.export import export, export_paths, import_log
 from tagtrace.review.http import answer_shapes as answers
 from tagtrace.review.http.answer import Answer
+from tagtrace.review.http.downloads import download, download_folder
 from tagtrace.review.http.lane import Lane
 from tagtrace.review.http.request_bodies import BulkBody, DecisionBody, TurnBody
 from tagtrace.review.http.routes_reading import ReviewerHeader, reviewer_of
@@ -40,7 +35,7 @@ async def _whole(request: Request) -> bytes:
 
 
 def deciding_routes(review: Review, lane: Lane, transfers: Lane) -> APIRouter:
-    """``lane`` carries out decisions, ``transfers`` exports and imports, one after the other."""
+    """``lane`` carries out decisions, ``transfers`` exports, imports and downloads, one after the other."""
     router = APIRouter(prefix="/api", default_response_class=Answer)
     decisions = review.decisions
 
@@ -110,12 +105,17 @@ def deciding_routes(review: Review, lane: Lane, transfers: Lane) -> APIRouter:
         return Answer({"files": files, "changed": made.num_changed, **counts})
 
     @router.get("/export/data", summary="The corrected data of the last export")
+    @transfers
     def exported_data() -> Response:
-        return _download(export_paths(review.data.corpus, review.export)[0])
+        source, (data, _) = review.data.corpus.path, export_paths(review.data.corpus, review.export)
+        if source.is_dir():
+            return download_folder(review.export.parent, data, SourceFolder(source).names)
+        return download(review.export.parent, data)
 
     @router.get("/export/log", summary="The log of changes of the last export")
+    @transfers
     def exported_log() -> Response:
-        return _download(export_paths(review.data.corpus, review.export)[1])
+        return download(review.export.parent, export_paths(review.data.corpus, review.export)[1])
 
     @router.post(
         "/import",
@@ -140,25 +140,6 @@ def _turned(review: Review, reviewer: str, what: str, rows: Sequence[Decision]) 
             "undo": len(stacks.done),
             "redo": len(stacks.undone),
         }
-
-
-def _download(path: Path) -> Response:
-    is_linked = path.is_symlink() or path.parent.is_symlink()
-    if path.is_dir() and not is_linked:
-        named = {"Content-Disposition": f"attachment; filename*=utf-8''{quote(recorded_path(path.name))}.zip"}
-        return Response(_zipped(path), headers=named, media_type="application/zip")
-    if is_linked or not path.is_file():
-        raise NotFoundError("there is no export yet; export the data first")
-    return FileResponse(path, media_type="application/octet-stream", filename=path.name)
-
-
-def _zipped(folder: Path) -> bytes:
-    """The files of a folder as a ZIP file."""
-    made, source = io.BytesIO(), SourceFolder(folder)
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in source.names:
-            archive.writestr(zipfile.ZipInfo(f"{recorded_path(folder.name)}/{recorded_path(name)}"), source.read(name))
-    return made.getvalue()
 
 
 def _log_text(body: bytes) -> str:

@@ -1,4 +1,7 @@
-"""Routes that read: the project, its findings, errors, patterns and history."""
+"""Routes that read: the project, its findings, errors, patterns and history.
+
+Decisions wait while the ledger is read, but not while an answer is written as JSON.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,8 @@ def reading_routes(review: Review) -> APIRouter:
     )
     def patterns() -> Answer:
         with review.decisions.reading() as ledger:
-            return Answer(findings.list_patterns(ledger))
+            found = findings.list_patterns(ledger)
+        return Answer(found)
 
     @router.get(
         "/findings",
@@ -100,18 +104,18 @@ def reading_routes(review: Review) -> APIRouter:
     ) -> Answer:  # fmt: skip
         with review.decisions.reading() as ledger:
             number, lesson = int(pattern) if pattern else None, review.teaching.taught
-            return Answer(
-                findings.list_findings(
-                    ledger, number, change, status or "all", text, document, offset, limit, rank, lesson, sort
-                )
+            found = findings.list_findings(
+                ledger, number, change, status or "all", text, document, offset, limit, rank, lesson, sort
             )
+        return Answer(found)
 
     @router.get(
         "/findings/{rank}", responses=answers.documented(answers.FindingAnswer), summary="One finding with its sentence"
     )
     def one_finding(rank: Id) -> Answer:
         with review.decisions.reading() as ledger:
-            return Answer(findings.one_finding(ledger, rank, review.teaching.taught))
+            found = findings.one_finding(ledger, rank, review.teaching.taught)
+        return Answer(found)
 
     @router.get(
         "/occurrences",
@@ -134,12 +138,14 @@ def reading_routes(review: Review) -> APIRouter:
         if sentence_number is None or start is None or stop is None:
             raise OptionError("the segment is missing; give a rank, or sentence_number, start and stop")
         with review.decisions.reading() as ledger:
-            return Answer(findings.occurrences(ledger, (sentence_number, start, stop), one, offset, limit))
+            found = findings.occurrences(ledger, (sentence_number, start, stop), one, offset, limit)
+        return Answer(found)
 
     @router.get("/history", responses=answers.documented(answers.HistoryAnswer), summary="Decisions, the newest first")
     def history(offset: Offset = 0, limit: Limit = 50) -> Answer:
         with review.decisions.reading() as ledger:
-            return Answer(findings.history(ledger, review.decisions.unreadable, offset, limit))
+            found = findings.history(ledger, review.decisions.unreadable, offset, limit)
+        return Answer(found)
 
     @router.get(
         "/changes",

@@ -41,7 +41,8 @@ def teaching_routes(review: Review) -> APIRouter:
     )
     def questions(count: Annotated[int, Query(ge=1, le=AHEAD + SPARE)] = 10) -> Answer:
         with review.decisions.reading() as ledger:
-            return Answer(listings.list_questions(ledger, review.teaching.lesson, count))
+            found = listings.list_questions(ledger, review.teaching.lesson, count)
+        return Answer(found)
 
     @router.get(
         "/sentences/{number}",
@@ -50,6 +51,7 @@ def teaching_routes(review: Review) -> APIRouter:
     )
     def sentence(number: Id) -> Answer:
         with review.decisions.reading() as ledger:
-            return Answer(listings.sentence_json(ledger, number))
+            found = listings.sentence_json(ledger, number)
+        return Answer(found)
 
     return router

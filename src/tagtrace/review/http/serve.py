@@ -11,6 +11,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -56,16 +57,28 @@ def _bound(host: str, port: int) -> socket.socket:
     return sock
 
 
-def address(sock: socket.socket, host: str, token: str) -> str:
-    """The address to open in a browser."""
-    port = sock.getsockname()[1]
-    name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
-    shown = f"[{name}]" if ":" in name else name
-    return f"http://{shown}:{port}/?token={token}"
+def address(sock: socket.socket, token: str) -> str:
+    """The address to open in a browser: in numbers, because a name may lead to the server of somebody else.
+
+    At another address of this machine, as the other one of ``localhost``, the same port belongs to whoever takes it.
+    """
+    host, port = sock.getsockname()[:2]
+    if ip_address(host).is_unspecified:
+        host = _own_address(sock.family)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
+
+
+def _own_address(family: int) -> str:
+    """The address that other machines know this one by, or the loopback one; nothing is sent to find it."""
+    elsewhere, here = ("2001:db8::1", "::1") if family == socket.AF_INET6 else ("192.0.2.1", "127.0.0.1")
+    with socket.socket(family, socket.SOCK_DGRAM) as sock, suppress(OSError):
+        sock.connect((elsewhere, 9))
+        return sock.getsockname()[0]
+    return here
 
 
 class VisibleFormatter(logging.Formatter):
-    """Errors of ours are logged with their tracebacks, which may have text from files in them."""
+    """Errors are logged with their tracebacks, which may have text from files and requests in them."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible_lines(super().format(record))
@@ -76,7 +89,11 @@ _LOG: dict[str, Any] = {
     "disable_existing_loggers": False,
     "formatters": {"visible": {"()": VisibleFormatter, "format": "%(levelname)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "visible"}},
-    "loggers": {"uvicorn": {"handlers": ["stderr"], "propagate": False}},
+    "loggers": {
+        "uvicorn": {"handlers": ["stderr"], "propagate": False},
+        "asyncio": {"handlers": ["stderr"]},
+        "tagtrace": {"handlers": ["stderr"]},
+    },
 }
 
 
@@ -115,8 +132,10 @@ def serve(
     check_host(host, allow_remote=allow_remote)
     token = secrets.token_urlsafe(24)
     sock = listening or listen(host, port)
-    url = address(sock, host, token)
-    app = make_app(review, token, f"tagtrace-{sock.getsockname()[1]}", is_remote=not is_loopback(host))
+    bound, port = sock.getsockname()[:2]
+    check_host(bound, allow_remote=allow_remote)  # a name may stand for any address
+    url = address(sock, token)
+    app = make_app(review, token, f"tagtrace-{port}", is_remote=not is_loopback(bound))
     config = configured(app)
     say(url)
     with _private_page(url) as page:

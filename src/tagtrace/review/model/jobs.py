@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from tagtrace._checks import TagtraceError
+from tagtrace._checks import TagtraceError, describe_failure
 from tagtrace._progress import Progress
 from tagtrace.review.decisions.decide import NotFoundError
 
 _log = logging.getLogger(__name__)
 
 MAX_WAITING = 20
-"""Maximum number of jobs that are running or waiting."""
+"""Maximum number of jobs of a lane that are running or waiting."""
 MAX_KEPT = 200
 """Maximum number of jobs whose results are kept."""
 Lane = Literal["short", "long", "teaching"]
@@ -31,6 +31,7 @@ Lane = Literal["short", "long", "teaching"]
 class Job:
     """The state, the progress and the result of a computation."""
 
+    lane: Lane
     state: Literal["running", "done", "failed"] = "running"
     progress: tuple[int, int] | None = None
     result: dict[str, Any] | None = None
@@ -60,9 +61,9 @@ class Jobs:
     def start(self, work: Callable[[Progress], dict[str, Any]], lane: Lane = "short") -> int:
         """Run ``work`` in the background, with a progress callback, and return the number of the job."""
         with self._lock:
-            if sum(job.state == "running" for job in self._jobs.values()) >= MAX_WAITING:
+            if sum((job.state, job.lane) == ("running", lane) for job in self._jobs.values()) >= MAX_WAITING:
                 raise TagtraceError(f"{MAX_WAITING} jobs are already waiting; try again later")
-            number, job = next(self._numbers), Job()
+            number, job = next(self._numbers), Job(lane)
             self._jobs[number] = job
             ended = [key for key, one in self._jobs.items() if one.state != "running"]
             for key in ended[: max(len(self._jobs) - MAX_KEPT, 0)]:
@@ -93,6 +94,12 @@ def step_back() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
+def why_failed(error: TagtraceError | OSError) -> str:
+    """The reason in one line: these errors are no mistakes of ours, so no traceback is logged."""
+    said = describe_failure(error) if isinstance(error, OSError) else str(error)
+    return " ".join(said.split())
+
+
 def _run(job: Job, work: Callable[[Progress], dict[str, Any]]) -> None:
     def progress(done: int, total: int) -> None:
         job.progress = (done, total)
@@ -100,8 +107,8 @@ def _run(job: Job, work: Callable[[Progress], dict[str, Any]]) -> None:
     try:
         job.result = work(progress)
         job.state = "done"
-    except TagtraceError as error:
-        job.error, job.state = " ".join(str(error).split()), "failed"
+    except (TagtraceError, OSError) as error:
+        job.error, job.state = why_failed(error), "failed"
     except Exception as error:
         _log.exception("job failed")
         job.error, job.state = f"unexpected {type(error).__name__}; see the output of the server for details", "failed"

@@ -11,6 +11,7 @@ from typing import Any
 from tagtrace._checks import OptionError, TagtraceError
 from tagtrace.data import Corpus
 from tagtrace.data.sentence import Sentence
+from tagtrace.review.model.jobs import why_failed
 from tagtrace.review.model.listings import page
 from tagtrace.review.training_data import context, lowered
 from tagtrace.tagger import Misprediction, Tagger
@@ -57,8 +58,8 @@ class HeldOut:
                 self.num_predicted += len(batch.predicted)
                 if self.is_stopped:
                     return
-        except TagtraceError as error:
-            self.problem = str(error)
+        except (TagtraceError, OSError) as error:
+            self.problem = why_failed(error)
         except Exception as error:
             _log.exception("predicting the held-out data failed")
             self.problem = (

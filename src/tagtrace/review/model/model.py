@@ -110,7 +110,7 @@ class Model:
         step_back()
         if self.held is not None:
             self.held.work()
-        with suppress(TagtraceError):  # so that the first explanation of the user is fast too
+        with suppress(TagtraceError, OSError):  # so that the first explanation of the user is fast too
             for curvature, score in (("identity", "cosine"), (self.defaults["curvature"], self.defaults["score"])):
                 if not self._is_stopped:
                     self.prepare(curvature, score)
