@@ -18,6 +18,8 @@ from tagtrace.review.decisions.ledger import STATUS, TURNS, Ledger
 from tagtrace.review.training_data import SegmentKey, TrainingData
 
 ACTIONS = (*STATUS, "note")
+MAX_TOKENS = 1_000_000
+"""Maximum number of tokens of decisions that are made together: the largest document."""
 
 
 class KeyUsedError(TagtraceError):
@@ -83,8 +85,8 @@ class Decisions:
             with self.store.writing(), self.reading() as ledger:
                 last = ledger.last
                 yield ledger
-            assert ledger.last == last  # rows are only counted once they are saved
-            ledger.add(self.store.after(last))
+                rows = self.store.added(last)
+            ledger.add(rows)  # rows are only counted once they are saved
 
     def decide(self, reviewer: str, requests: Sequence[DecisionRequest]) -> list[Decision]:
         """Save decisions together, all or none. For a key that was saved before, the saved decision is returned.
@@ -92,6 +94,8 @@ class Decisions:
         The labels must be well formed once all decisions are made; the order of the decisions does not matter.
         """
         batch, time, kept = uuid.uuid4().hex, _now(), list[Decision]()
+        if (size := sum(max(one.stop - one.start, 0) for one in requests)) > MAX_TOKENS:
+            raise OptionError(f"decisions on {size:,} tokens, at most {MAX_TOKENS:,} together; make them in parts")
         with self._writing() as ledger:
             for request in requests:
                 row = self._row(ledger, request, reviewer, batch, time)
@@ -124,8 +128,8 @@ class Decisions:
             for number, target in enumerate(stack[-1] if stack else ()):
                 about = ledger.rows[target]
                 row = replace(
-                    about, time=time, reviewer=reviewer, batch=batch, action=action, note="", base=None,
-                    key=f"{key}:{number}", undoes=target, id=0,
+                    about, time=time, reviewer=reviewer, batch=batch, action=action, given=(), labels=None, note="",
+                    base=None, key=f"{key}:{number}", undoes=target, id=0,
                 )  # fmt: skip
                 kept.append(replace(row, id=self.store.add(row)))
         return kept

@@ -109,10 +109,10 @@ class Ledger:
             return f"there is no training sentence {number}"
         if not 0 <= row.start < row.stop <= len(self.data.sentences[number]):
             return f"{row.start}:{row.stop} is not a segment of training sentence {number}"
-        if len(row.given) != size or (row.labels is not None and len(row.labels) != size):
-            return f"expected {size} labels"
         if row.action in TURNS:
             return self._problem_of_turn(row)
+        if len(row.given) != size or (row.labels is not None and len(row.labels) != size):
+            return f"expected {size} labels"
         if row.action not in (*STATUS, "note"):
             return f"unknown action {row.action[:20]!r}"
         return "it chooses no labels" if STATUS.get(row.action) == "accepted" and row.labels is None else ""

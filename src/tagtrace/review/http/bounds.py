@@ -10,13 +10,12 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import Field
 
+from tagtrace.review.decisions.decide import MAX_TOKENS
 from tagtrace.review.model.listings import MAX_ITEMS
 from tagtrace.review.model.model import MAX_TOP
 
 MAX_ID = 2**53
 """The largest integer that a page can hold exactly."""
-MAX_TOKENS = 1_000_000
-"""The number of tokens in a sentence or a document, at most."""
 MAX_TOGETHER = 20_000
 """Maximum number of decisions, edits or labels in one request."""
 MAX_REVIEWER = 1_200
