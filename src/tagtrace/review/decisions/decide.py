@@ -15,9 +15,11 @@ from tagtrace.findings.finding import Finding
 from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.review.decisions.database import Decision, Store
 from tagtrace.review.decisions.ledger import STATUS, TURNS, Ledger
-from tagtrace.review.training_data import SegmentKey, TrainingData
+from tagtrace.review.training_data import SegmentKey, TrainingData, shares_token
 
 ACTIONS = (*STATUS, "note")
+MAX_TOGETHER = 20_000
+"""Maximum number of decisions that are made together."""
 MAX_TOKENS = 1_000_000
 """Maximum number of tokens of decisions that are made together: the largest document."""
 
@@ -147,6 +149,8 @@ class Decisions:
                 f"there is no finding {request.rank} in training sentence {request.sentence_number}; reload the page"
             )
         segment = check_segment(data, (request.sentence_number, request.start, request.stop))
+        if finding is not None and not shares_token(finding, segment):
+            raise OptionError(f"finding {request.rank} has no token of {request.start}:{request.stop}; reload the page")
         sentence = data.sentences[request.sentence_number]
         is_all = (request.start, request.stop) == (0, len(sentence))
         is_whole = is_all and request.action == "relabel" and request.labels is None

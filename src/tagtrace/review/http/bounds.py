@@ -10,14 +10,12 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import Field
 
-from tagtrace.review.decisions.decide import MAX_TOKENS
+from tagtrace.review.decisions.decide import MAX_TOGETHER, MAX_TOKENS
 from tagtrace.review.model.listings import MAX_ITEMS
 from tagtrace.review.model.model import MAX_TOP
 
 MAX_ID = 2**53
 """The largest integer that a page can hold exactly."""
-MAX_TOGETHER = 20_000
-"""Maximum number of decisions, edits or labels in one request."""
 MAX_REVIEWER = 1_200
 """Characters of a reviewer's name, percent-encoded: 100 of four bytes each."""
 
