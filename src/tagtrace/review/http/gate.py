@@ -9,7 +9,8 @@ token     Every request needs the access token, which keeps other users of this 
           sets a cookie, or as ``Authorization: Bearer``.
 Origin    A request from another web page is refused.
 project   A page names its project in ``X-Tagtrace-Project``. If another one is served at its address by now, all its
-          requests are refused, so that no decision gets into a project that its reviewer has not seen.
+          requests are refused, so that no decision gets into a project that its reviewer has not seen. Every answer to
+          a client with the token names the project, so that a page knows the answers of other programs.
 CSRF      A POST needs the header ``X-Tagtrace`` with a token that only our own page can read, and a content type that
           other pages cannot send without a preflight request.
 size      The size of request bodies is limited.
@@ -123,7 +124,7 @@ class Gate:
         if scope["type"] != "http":  # web sockets are not used
             await send({"type": "websocket.close", "code": 1008})
             return
-        send = _with_headers(send, scope["path"])
+        send = _with_headers(send, scope, self.guard.project)
         try:
             headers = Headers(scope=scope)
             if "content-length" in headers and "transfer-encoding" in headers:
@@ -272,13 +273,15 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _with_headers(send: Send, path: str) -> Send:
+def _with_headers(send: Send, scope: Scope, project: str) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers.update(HEADERS)
-            if not path.startswith("/static/"):
+            if not scope["path"].startswith("/static/"):
                 headers["cache-control"] = "no-store"
+            if HAS_TOKEN in scope.get("state", {}):
+                headers["x-tagtrace-project"] = project
         await send(message)
 
     return sending
@@ -294,6 +297,5 @@ async def _show(
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *more]
     headers += [(b"connection", b"close")] if status == 400 else []  # where the next request begins is not known
     headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
-    headers += [(b"x-tagtrace-project", b"another")] if status == OTHER_PROJECT else []  # a conflict of no other kind
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
