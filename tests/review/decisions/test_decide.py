@@ -143,6 +143,20 @@ def test_a_retried_undo_undoes_once(ada: Client) -> None:
     assert ada.post("redo", {"key": "u"})["redone"] == 1
 
 
+@pytest.mark.parametrize("turn", ["undo", "redo"])
+def test_a_retry_of_what_found_nothing_does_nothing(ada: Client, bob: Client, turn: str) -> None:
+    nothing = ada.post(turn, {"key": "k"})
+    assert nothing["ranks"] == []
+    bob.decide(1)
+    ada.decide(2)
+    if turn == "redo":
+        ada.post("undo")
+    again = ada.post(turn, {"key": "k"})  # its answer was lost
+    assert (again["ranks"], again["version"]) == ([], ada.get("changes")["version"])
+    assert bob.post("undo", {"key": "k"})["ranks"] == [1]
+    assert ada.post(turn, {"key": "other"})["ranks"] == [2]
+
+
 def bulk(client: Client, ranks: range, key: str | None = None) -> dict[str, object]:
     found = [client.review.data.by_rank[rank] for rank in ranks]
     names = ("rank", "sentence_number", "start", "stop")

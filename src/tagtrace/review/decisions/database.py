@@ -187,6 +187,11 @@ class Store:
         except ValueError as error:
             raise DataError(f"{self.path}: decision {row[0]} has this key and cannot be read ({error})") from None
 
+    def has_setting(self, name: str) -> bool:
+        """Whether ``name`` has a value."""
+        with self._lock:
+            return self._connection.execute("select 1 from setting where name = ?", (name,)).fetchone() is not None
+
     def setting(self, name: str, value: str) -> str:
         """A value that is saved with the decisions; if ``name`` has no value yet, ``value`` is saved."""
         with self._lock:

@@ -119,7 +119,10 @@ class Decisions:
     def _turn(self, reviewer: str, action: str, key: str | None) -> list[Decision]:
         batch, time = uuid.uuid4().hex, _now()
         key, kept = f"{action}:{key or batch}", list[Decision]()
+        nothing = f"nothing for {reviewer} to {key}"  # the name of a note: repeated, the request must do nothing again
         with self._writing() as ledger:
+            if self.store.has_setting(nothing):
+                return kept
             before = self.store.with_key(f"{key}:0")
             if before is not None and (before.action, before.reviewer) != (action, reviewer):
                 raise KeyUsedError(f"the key {key[:40]!r} was used for something else; use a new key")
@@ -127,6 +130,8 @@ class Decisions:
                 return [row for row in ledger.rows.values() if row.batch == before.batch]
             stacks = ledger.stacks(reviewer)
             stack = stacks.done if action == "undo" else stacks.undone
+            if not stack:
+                self.store.setting(nothing, "")
             for number, target in enumerate(stack[-1] if stack else ()):
                 about = ledger.rows[target]
                 row = replace(
