@@ -83,7 +83,19 @@ def test_a_row_that_is_not_added_is_no_decision(tmp_path: Path) -> None:
     """Another program may add a trigger while the page is open."""
     ada = Client(light_review(tmp_path))
     make(tmp_path / "decisions.sqlite", FOREIGN["a trigger"])
-    assert "could not be saved (the row was not added)" in ada.decide(1, status=503)["error"]
+    assert "could not be saved (the row was not added)" in ada.decide(1, status=500)["error"]
+
+
+def test_only_a_decision_that_may_be_saved_soon_is_to_be_repeated(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page repeats what gets status 503 for as long as it takes."""
+    for error, status in (
+        (sqlite3.OperationalError("database is locked"), 503),
+        (sqlite3.DatabaseError("malformed"), 500),
+    ):
+        monkeypatch.setattr(Store, "add", lambda *_, error=error: (_ for _ in ()).throw(error))
+        assert "nothing was changed" in ada.decide(1, status=status)["error"]
+    monkeypatch.undo()
+    assert ada.decide(1)["id"] == 1
 
 
 def a_link(path: Path) -> None:
@@ -308,7 +320,7 @@ def test_a_decision_that_would_have_such_an_id_is_not_acknowledged(tmp_path: Pat
     make(tmp_path / "decisions.sqlite", f"insert into decision select {number}, {values}")
     for _ in range(2):
         response = ada.http.post("/api/decisions", json=A_NOTE, headers=ada.headers)
-        assert response.status_code in (400, 503)
+        assert response.status_code in (400, 500)
     assert [one["id"] for one in ada.get("history")["items"]] == [number, 1]
     ada.review.close()
 
