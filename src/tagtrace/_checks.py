@@ -57,6 +57,17 @@ def check_type(name: str, value: object, kind: type, remedy: str) -> None:
         raise OptionError(f"{name} is of type {type(value).__name__}, not {kind.__name__}; {remedy}")
 
 
+MAX_NUMBER = 2**53
+"""The largest integer that a browser holds exactly; databases hold larger ones, up to 2**63."""
+
+
+def check_numbers(**numbers: int | None) -> None:
+    """Raise DataError unless the numbers that a file gives can be shown on a page and kept in a database."""
+    for name, number in numbers.items():
+        if number is not None and not 0 <= number <= MAX_NUMBER:
+            raise DataError(f"{name} must be from 0 to 2**53")
+
+
 def check_seed(seed: int) -> None:
     """Raise OptionError unless every random generator takes the seed."""
     if not 0 <= seed < 2**63:

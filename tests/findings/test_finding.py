@@ -121,9 +121,12 @@ def changed(**values: Any) -> str:
         (changed(proposed=["B-ORG"]), "tokens 2:4: each needs a given and a proposed label"),
         (changed(start=4), "tokens 4:4: each needs"),
         (changed(start=-1, stop=1), "tokens -1:1: each needs"),
+        *((changed(**{name: number}), f"{name} must be from 0 to 2")
+          for name in ("rank", "line", "sentence_number", "pattern") for number in (2**53 + 1, 2**63, -1)),
+        (changed(start=2**60, stop=2**60 + 2), "stop must be from 0 to 2"),
     ],
     ids=["json", "list", "null", "deep", "missing", "unknown", "text", "number", "rank", "bool", "float", "none",
-         "scores", "pattern", "labels", "empty", "negative"],
+         "scores", "pattern", "labels", "empty", "negative", *map("number-{}".format, range(13))],
 )  # fmt: skip
 def test_a_bad_line_is_named(tmp_path: Path, line: str, reason: str) -> None:
     path = tmp_path / "findings.jsonl"

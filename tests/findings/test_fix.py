@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -397,3 +397,12 @@ def test_data_without_labels_is_refused(corpus: Corpus) -> None:
     bare = corpus.with_sentences(sentence.with_labels(()) for sentence in corpus.sentences)
     with pytest.raises(DataError, match="sentence 'train-0:0' has no labels"):
         fix(bare, [about(corpus, "train-0:0", 0, 1, "O")])
+
+
+@pytest.mark.parametrize("name", ["rank", "line", "repaired"])
+@pytest.mark.parametrize("number", [2**53 + 1, 2**63, -1])
+def test_a_log_with_a_number_that_nothing_can_hold_is_refused(tmp_path: Path, name: str, number: int) -> None:
+    change = Change(1, "s", 1, 0, 1, ("a",), ("O",), ("B-LOC",))
+    (tmp_path / "log").write_text(json.dumps({**asdict(change), name: number}))
+    with pytest.raises(DataError, match=rf"log, line 1: {name} must be from 0 to 2"):
+        read_changes(tmp_path / "log")

@@ -59,3 +59,16 @@ def test_modules_have_unit_tests(name: str) -> None:
     assert (ROOT / STATIC / f"{name}.js").is_file()
     test = ROOT / HERE / "static" / f"{Path(name).name}.test.js"
     assert f"static/{name}.js" in test.read_text(encoding="utf-8")
+
+
+def test_text_from_files_is_in_elements_of_its_own() -> None:
+    """It may turn the direction of what follows in its element: labels and names stand beside words of the page.
+
+    ``bdi``, ``code`` and ``strong`` keep that to themselves; an option and a message have nothing after them.
+    """
+    static = ROOT / STATIC
+    lines = [line for path in sorted(static.rglob("*.js")) for line in path.read_text(encoding="utf-8").splitlines()]
+    from_files = re.compile(r"\$\{[^}]*((labels|given|proposed)\.join|\.reviewer|\.change\b)")
+    alone = re.compile(r'el\("(bdi|code|strong|option)"|say\(|const ')
+    assert [line for line in lines if from_files.search(line) and not alone.search(line)] == []
+    assert "code, strong { unicode-bidi: isolate; }" in (static / "style" / "base.css").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tagtrace._checks import DataError
+from tagtrace._checks import DataError, check_numbers
 from tagtrace._documents import Document, read_documents
 from tagtrace._files import file_moved_when_whole
 from tagtrace.data.schemes import spelled
@@ -59,6 +59,8 @@ class Finding(Document):
             len(labels) != self.stop - self.start for labels in (self.tokens, self.given, self.proposed)
         ):
             raise DataError(f"tokens {self.start}:{self.stop}: each needs a given and a proposed label")
+        check_numbers(rank=self.rank, sentence_number=self.sentence_number, stop=self.stop, line=self.line,
+                      pattern=self.pattern)  # fmt: skip
 
     @property
     def text(self) -> str:

@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tagtrace._checks import DataError, OptionError, at, check_type
+from tagtrace._checks import DataError, OptionError, at, check_numbers, check_type
 from tagtrace._documents import Document, read_documents
 from tagtrace._files import file_moved_when_whole
 from tagtrace._pairs import finish_pairs, pair_moved_when_whole
@@ -55,6 +55,7 @@ class Change(Document):
         lengths = {len(self.tokens), len(self.given), len(self.new)}
         if lengths != {self.stop - self.start} or not 0 <= self.start < self.stop:
             raise DataError(f"{self}: needs a token, a given and a new label for each position; audit again")
+        check_numbers(rank=self.rank, line=self.line, stop=self.stop, repaired=self.repaired)
 
     def __str__(self) -> str:
         return f"finding {self.rank} ({self.sentence} {self.start}:{self.stop})"

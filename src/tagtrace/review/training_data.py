@@ -85,8 +85,7 @@ class TrainingData:
 
     def overlapping(self, segment: SegmentKey) -> list[Finding]:
         """The findings that share a token with a segment."""
-        number, start, stop = segment
-        return [one for one in self.by_sentence_number.get(number, ()) if one.start < stop and start < one.stop]
+        return [one for one in self.by_sentence_number.get(segment[0], ()) if shares_token(one, segment)]
 
     @cached_property
     def _places(self) -> dict[tuple[str, str], list[tuple[int, int]]]:
@@ -126,6 +125,12 @@ class TrainingData:
         one = self.sentences[sentence_number]
         continues = self.labels.scheme == "iob2" and stop < len(one) and one.labels[stop].startswith("I-")
         return one.tokens[start:stop], one.labels[start:stop], continues
+
+
+def shares_token(one: Finding, segment: SegmentKey) -> bool:
+    """Whether a finding and a segment have a token in common."""
+    number, start, stop = segment
+    return one.sentence_number == number and one.start < stop and start < one.stop
 
 
 def lowered(sentence: Sentence) -> str:

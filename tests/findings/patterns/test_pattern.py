@@ -7,8 +7,9 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -354,3 +355,10 @@ def test_no_findings_and_bad_input(tmp_path: Path) -> None:
     for bad in (replace(good, sentence_number=99), replace(good, start=0, stop=1), replace(good, given=("O",))):
         with pytest.raises(DataError, match=r"finding 7: .* give the index that was audited"):
             find_patterns(index, [bad])
+
+
+@pytest.mark.parametrize("change", [{"number": 2**63}, {"opportunities": -1}, {"findings": (1, 2**53 + 1)}])
+def test_a_number_that_nothing_can_hold_is_refused(change: dict[str, Any]) -> None:
+    one = Pattern(1, "", None, 0, 0, (), (), (), 0.9, 0.0, "")
+    with pytest.raises(DataError, match=r"must be from 0 to 2\*\*53"):
+        parse_document(json.dumps(asdict(one) | change), Pattern)

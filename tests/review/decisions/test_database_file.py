@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tagtrace._checks import DataError
-from tagtrace.review import Decisions, Store
+from tagtrace.review import DecisionRequest, Decisions, Store
 from tagtrace.review.decisions import database_file
 from tests.on_disk import mode
 from tests.review.made import Client, light_data, light_review
 
 ENDLESS = "with recursive c(x) as (select 1 union all select x + 1 from c)"
+A_NOTE = {"sentence_number": 0, "start": 0, "stop": 1, "action": "note", "note": "x" * 9000}
 NAMES_ANOTHER = b"\0" * 512 + b"/home/me/precious" + bytes.fromhex("d9d505f920a163d7")
 
 
@@ -80,7 +83,19 @@ def test_a_row_that_is_not_added_is_no_decision(tmp_path: Path) -> None:
     """Another program may add a trigger while the page is open."""
     ada = Client(light_review(tmp_path))
     make(tmp_path / "decisions.sqlite", FOREIGN["a trigger"])
-    assert "could not be saved (the row was not added)" in ada.decide(1, status=503)["error"]
+    assert "could not be saved (the row was not added)" in ada.decide(1, status=500)["error"]
+
+
+def test_only_a_decision_that_may_be_saved_soon_is_to_be_repeated(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page repeats what gets status 503 for as long as it takes."""
+    for error, status in (
+        (sqlite3.OperationalError("database is locked"), 503),
+        (sqlite3.DatabaseError("malformed"), 500),
+    ):
+        monkeypatch.setattr(Store, "add", lambda *_, error=error: (_ for _ in ()).throw(error))
+        assert "nothing was changed" in ada.decide(1, status=status)["error"]
+    monkeypatch.undo()
+    assert ada.decide(1)["id"] == 1
 
 
 def a_link(path: Path) -> None:
@@ -255,3 +270,72 @@ def test_two_processes_that_begin_a_project_at_once_make_one_database(tmp_path: 
     for thread in threads:
         thread.join()
     assert found == [{}] * 4
+
+
+def test_what_would_not_be_opened_again_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ada = Client(light_review(tmp_path))
+    monkeypatch.setattr(database_file, "MAX_BYTES", 200_000)
+    monkeypatch.setattr(database_file, "RESERVE", 50_000)
+    num_saved = 0
+    while "error" not in (answer := ada.http.post("/api/decisions", json=A_NOTE, headers=ada.headers).json()):
+        num_saved += 1
+    assert "has no room for more decisions" in answer["error"]
+    assert "\n" not in answer["error"]
+    assert ada.get("history")["total"] == num_saved > 5
+    ada.review.close()
+    again = Client(light_review(tmp_path))
+    assert again.get("history")["total"] == num_saved
+    assert again.post("export")["changed"] == 0
+    again.review.close()
+
+
+@pytest.mark.parametrize("text", ["x" * 20_000, "x" * 5_000])
+def test_a_text_that_is_too_long_to_be_read_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(database_file, "MAX_TEXT", 5_100)
+    decisions = light_review(tmp_path).decisions
+    with pytest.raises(DataError, match=r"the decision cannot be saved \(string or blob too big\)"):
+        decisions.decide("ada", [DecisionRequest("note", 0, 0, 1, note=text)])
+    assert [row.id for row in decisions.decide("ada", [DecisionRequest("skip", 0, 0, 1)])] == [1]
+    decisions.store.close()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("number", [2**63 - 1, 2**53 + 10, database_file.MAX_ID + 1, 0, -1])
+def test_rows_with_ids_that_are_never_given_are_refused(tmp_path: Path, number: int, read_only: bool) -> None:
+    """After the largest id, SQLite gives rows any free one; pages know only ids below 2**53; ids begin at 1."""
+    path = a_database(tmp_path)
+    make(path, f"drop trigger decision_is_final; update decision set id = {number}")
+    with pytest.raises(DataError, match=rf"damaged \(its rows have the ids .*{number}.*\); restore a copy"):
+        Store(path, read_only=read_only)
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, database_file.MAX_ID])
+def test_a_decision_that_would_have_such_an_id_is_not_acknowledged(tmp_path: Path, number: int) -> None:
+    """Another program may write while the page is open."""
+    ada = Client(light_review(tmp_path))
+    ada.decide(1)
+    values = "'', 'eve', '', 'skip', null, '', 0, '', 0, 1, '[\"B-LOC\"]', null, '', null, 'k', null"
+    make(tmp_path / "decisions.sqlite", f"insert into decision select {number}, {values}")
+    for _ in range(2):
+        response = ada.http.post("/api/decisions", json=A_NOTE, headers=ada.headers)
+        assert response.status_code in (400, 500)
+    assert [one["id"] for one in ada.get("history")["items"]] == [number, 1]
+    ada.review.close()
+
+
+def test_a_decision_that_cannot_be_read_again_is_not_acknowledged(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = SimpleNamespace(dumps=lambda value: json.dumps([*value, 1]))
+    monkeypatch.setattr("tagtrace.review.decisions.database.json", wrong)
+    assert "could not be read again, so nothing was changed" in ada.decide(1, status=400)["error"]
+    monkeypatch.undo()
+    assert ada.get("history") == {"total": 0, "items": [], "unreadable": []}
+    assert ada.decide(1)["id"] == 1
+    assert ada.get("history")["unreadable"] == []
+
+
+def test_ids_follow_each_other(ada: Client) -> None:
+    assert ada.decide(1)["id"] == 1
+    ada.decide(2, labels=["O"], status=400)
+    assert [ada.decide(rank)["id"] for rank in (2, 3)] == [2, 3]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tagtrace._checks import DataError
 from tagtrace.review import Decisions
+from tagtrace.review.decisions import decide
 from tests.review.made import Client, light_data, light_review
 
 
@@ -141,6 +143,20 @@ def test_a_retried_undo_undoes_once(ada: Client) -> None:
     assert ada.post("redo", {"key": "u"})["redone"] == 1
 
 
+@pytest.mark.parametrize("turn", ["undo", "redo"])
+def test_a_retry_of_what_found_nothing_does_nothing(ada: Client, bob: Client, turn: str) -> None:
+    nothing = ada.post(turn, {"key": "k"})
+    assert nothing["ranks"] == []
+    bob.decide(1)
+    ada.decide(2)
+    if turn == "redo":
+        ada.post("undo")
+    again = ada.post(turn, {"key": "k"})  # its answer was lost
+    assert (again["ranks"], again["version"]) == ([], ada.get("changes")["version"])
+    assert bob.post("undo", {"key": "k"})["ranks"] == [1]
+    assert ada.post(turn, {"key": "other"})["ranks"] == [2]
+
+
 def bulk(client: Client, ranks: range, key: str | None = None) -> dict[str, object]:
     found = [client.review.data.by_rank[rank] for rank in ranks]
     names = ("rank", "sentence_number", "start", "stop")
@@ -183,3 +199,34 @@ def test_decisions_on_other_data_are_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"Club7", b"Club0"))
     with pytest.raises(DataError, match=r"made on other data than .*train\.conll; restore that data"):
         Decisions(light_data(tmp_path), review.decisions.store)
+
+
+def test_decisions_on_too_many_tokens_together_are_refused(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each keeps the given labels of its tokens: a request of one megabyte made a database of five hundred."""
+    monkeypatch.setattr(decide, "MAX_TOKENS", 60)
+    whole = {"sentence_number": 0, "start": 0, "stop": 6, "action": "skip"}
+    error = ada.post("decisions/bulk", {"decisions": [whole] * 11}, 400)["error"]
+    assert error == "decisions on 66 tokens, at most 60 together; make them in parts"
+    assert len(ada.post("decisions/bulk", {"decisions": [whole] * 10})["ids"]) == 10
+
+
+def test_an_undo_does_not_repeat_the_labels(ada: Client) -> None:
+    ada.decide(2)
+    for turn in ("undo", "redo", "undo"):
+        ada.post(turn)
+    rows = ada.review.decisions.store.after(0)
+    assert [(len(row.given), row.labels) for row in rows] == [(3, ("O", "B-LOC", "I-LOC"))] + [(0, None)] * 3
+    assert ada.get("findings/2")["status"] == "open"
+    ada.post("redo")
+    assert ada.get("findings/2")["status"] == "accepted"
+
+
+def test_an_undo_of_an_earlier_version_repeats_the_labels_and_is_read(ada: Client) -> None:
+    ada.decide(2)
+    store = ada.review.decisions.store
+    (row,) = store.after(0)
+    with store.writing():
+        store.add(replace(row, action="undo", batch="u", key="undo:u:0", undoes=row.id))
+    assert ada.get("findings/2")["status"] == "open"
+    assert ada.post("redo")["redone"] == 1
+    assert ada.get("findings/2")["status"] == "accepted"

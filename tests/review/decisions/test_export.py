@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Container
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ import pytest
 from tagtrace._folders import restore_folder
 from tagtrace.data import Corpus, LabelSet, ReadOptions, read_corpus, write_corpus
 from tagtrace.findings.fix import read_changes, replay
-from tagtrace.review import Decisions, Review, Store, TrainingData
+from tagtrace.review import Decision, Decisions, Review, Store, TrainingData
+from tagtrace.review.decisions import export as module
 from tagtrace.review.decisions.export import export as write
+from tagtrace.review.decisions.ledger import Ledger, Place
 from tests.every_step import every_kill
 from tests.review.made import LABELS, Client, light_review, write_light
 
@@ -316,3 +319,33 @@ def made_brat(folder: Path, text: str) -> Corpus:
     (folder / "sub" / "d.txt").write_text(text)
     (folder / "sub" / "d.ann").write_text("T1\tLOC 0 5\tClub0\n")
     return read_corpus(folder)
+
+
+def some_changes(client: Client, count: int) -> str:
+    """A log of changes of the tokens of one sentence."""
+    sentence = client.review.data.sentences[0]
+    changes = [
+        {"rank": 0, "sentence": sentence.id, "line": 3, "start": t, "stop": t + 1, "tokens": [sentence.tokens[t]],
+         "given": [sentence.labels[t]], "new": ["B-ORG"]} for t in (number % 6 for number in range(count))
+    ]  # fmt: skip
+    return "".join(json.dumps(one) + "\n" for one in changes)
+
+
+def test_an_import_looks_once_at_a_sentence(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for each line, a log of one megabyte kept everybody waiting for minutes."""
+    wanted, calls = Ledger.wanted, list[int]()
+
+    def counted(ledger: Ledger, number: int, besides: Container[Place] = ()) -> dict[int, tuple[str, Decision]]:
+        calls.append(number)
+        return wanted(ledger, number, besides)
+
+    monkeypatch.setattr(Ledger, "wanted", counted)
+    assert import_log(ada, some_changes(ada, 60)) == {"imported": 60, "skipped": 0, "reasons": []}
+    assert len(calls) <= 6  # the log was sent twice; an import looks at what is decided, and checks the labels
+
+
+def test_a_log_with_too_many_changes_is_refused(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TOGETHER", 6)
+    log = some_changes(ada, 7)
+    assert import_log(ada, log, 400)["error"] == "the log has more than 6 changes; import it in parts"
+    assert ada.post("import", {"log": log.split("\n", 1)[1]})["imported"] == 6

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,3 +186,97 @@ def test_decisions_outlive_the_server_and_other_audits(tmp_path: Path) -> None:
     with decisions.reading() as ledger:
         assert ledger.status(102) == "accepted"
         assert ledger.status(2) == "open"
+
+
+def turns(rng: random.Random, rows: list[Decision]) -> list[Decision]:
+    """The decisions of one reviewer with undos and redos between them."""
+    found, done, undone = list[Decision](), list[Decision](), list[tuple[Decision, Decision]]()
+
+    def add(row: Decision, **changes: Any) -> Decision:
+        found.append(replace(row, reviewer="a", batch=f"{len(found)}", id=len(found) + 1, **changes))
+        return found[-1]
+
+    for row in rows:
+        done.append(add(row))
+        undone.clear()
+        while rng.random() < 0.6:
+            if undone and rng.random() < 0.5:
+                one, undo = undone.pop()
+                add(undo, action="redo", undoes=undo.id)
+                done.append(one)
+            elif done:
+                one = done.pop()
+                undone.append((one, add(one, action="undo", labels=None, given=(), undoes=one.id)))
+    return found
+
+
+def test_the_state_is_that_of_the_definition_row_by_row(tmp_path: Path) -> None:
+    write_light(tmp_path)
+    data, rng, num_undone = light_data(tmp_path), random.Random(1), 0
+    for _ in range(300):
+        rows = turns(rng, some_decisions(rng))
+        whole, one_by_one = Ledger(data), Ledger(data)
+        whole.add(rows)
+        for row in rows:
+            one_by_one.add([row])
+        assert not whole.unreadable
+        num_undone += sum(map(whole.is_undone, rows))
+        places = {whole.place_of(row) for row in rows}
+        for ledger in (whole, one_by_one):
+            last = {place: [one for one in ledger.in_force(place) if one.action != "note"][:1] for place in places}
+            assert {place: list(filter(None, [ledger.current(place)])) for place in places} == last
+            in_force = [row for some in last.values() for row in some]
+            for t in range(6):
+                assert ledger.base((0, t, t + 1)) == max(
+                    (r.id for r in in_force if r.start <= t < r.stop), default=None
+                )
+            assert ledger.wanted(0) == whole.wanted(0)
+            assert [ledger.status(place) for place in places] == [whole.status(place) for place in places]
+    assert num_undone > 300
+
+
+def test_what_was_seen_of_a_sentence_is_not_computed_from_all_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each decision asks for it, and each finding in a list."""
+    write_light(tmp_path)
+    ledger, rng = Ledger(light_data(tmp_path)), random.Random(2)
+    ledger.add(some_decisions(rng))
+    monkeypatch.setattr(Ledger, "in_force", lambda *_: pytest.fail("all decisions on a place were read"))
+    ledger.base((0, 0, 6))
+    ledger.wanted(0)
+    ledger.decided_labels(0)
+    assert ledger.current((0, 0, 6)) is None
+
+
+def test_a_rank_is_of_the_same_tokens(ada: Client, bob: Client) -> None:
+    """With a rank and other tokens, a decision replaced that of another reviewer, and no conflict was shown."""
+    ada.decide(1)
+    elsewhere = {"rank": 1, "sentence_number": 0, "start": 5, "stop": 6, "action": "reject"}
+    assert bob.post("decisions", elsewhere, 400)["error"] == "finding 1 has no token of 5:6; reload the page"
+    store = ada.review.decisions.store
+    (row,) = store.after(0)
+    with store.writing():  # as it may be in a file
+        store.add(replace(row, reviewer="eve", start=5, stop=6, given=("O",), labels=None, action="reject", key="e"))
+    assert ada.get("findings/1")["status"] == "accepted"
+    assert ada.get("history")["total"] == 2
+    assert ada.post("export")["changed"] == 1
+
+
+def test_an_undo_is_about_the_tokens_of_what_it_undoes(ada: Client) -> None:
+    """In a file, it may name others."""
+    ada.decide(1)
+    store = ada.review.decisions.store
+    (row,) = store.after(0)
+    with store.writing():
+        store.add(
+            replace(row, action="undo", undoes=1, sentence_number=3, rank=None, start=2, stop=3, key="u", batch="u")
+        )
+    assert ada.get("findings/1")["status"] == "open"
+    assert ada.get("findings/1")["decided"] is None
+    assert ada.statuses()["open"] == 48
+    assert ada.get("project")["others"] == 0
+    assert ada.post("export")["changed"] == 0
+    assert ada.post("redo")["redone"] == 1
+    assert ada.get("findings/1")["status"] == "accepted"
+    assert ada.post("export")["changed"] == 1

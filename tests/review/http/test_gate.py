@@ -183,13 +183,28 @@ def test_a_page_of_another_project_decides_nothing(ada: Client, tmp_path: Path) 
     for path in ("decisions", "decisions/bulk", "undo", "redo", "export", "import", "teach", "jobs"):
         response = post(other, own, f"/api/{path}")
         assert (response.status_code, response.json()["error"]) == (409, OTHER)
-        assert response.headers["x-tagtrace-project"]
+        assert [response.headers["x-tagtrace-project"]] == list(project_of(other).values())
     for path in ("/findings", "/api/project", "/api/changes"):  # nor does it learn the token, or show what is here
         assert other.http.get(path, headers=own).status_code == 409
     assert post(other, {**own, "X-Tagtrace": "that of the other project"}).status_code == 409
     assert other.get("history") == before
     assert post(other, project_of(other)).status_code == 201
     other.review.close()
+
+
+def test_every_answer_names_the_project_to_those_who_have_the_token(ada: Client, tmp_path: Path) -> None:
+    """A page then knows the answers of another program that has taken the address of a server that was stopped."""
+    own, name = project_of(ada), "X-Tagtrace-Project"
+    answers = [ada.http.get(path) for path in ("/", "/static/main.js", "/api/project", "/api/jobs/9", "/nowhere")]
+    answers += [post(ada, own), post(ada, own, "/api/decisions", b"{"), post(ada, {"X-Tagtrace": "stale"})]
+    answers += [post(ada, own, body=b" " * (MAX_BODY + 1))]
+    assert {one.status_code for one in answers} == {200, 201, 400, 403, 404, 413}
+    assert all(one.headers[name] == own[name] for one in answers)
+    locked = Client(light_review(tmp_path), token="secret")
+    for path in ("/", "/static/main.js", "/api/project", "/?token=wrong"):
+        assert name not in locked.http.get(path).headers
+    assert locked.http.get("/api/project", headers={"Authorization": "Bearer secret"}).headers[name] == own[name]
+    locked.review.close()
 
 
 def test_a_page_of_another_audit_decides_nothing(ada: Client) -> None:

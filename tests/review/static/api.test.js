@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
 
-import { answers, json, lost, requests } from "./browser_stub.js";
+import { answers, json, lost, requests, text } from "./browser_stub.js";
 import * as api from "../../../src/tagtrace/review/static/core/api.js";
 
 const seen = [];
@@ -48,16 +48,16 @@ test("a refusal tells the server's line", async () => {
 });
 
 test("no answer, a broken answer and an error of the server may be tried again", async () => {
-  const cut = () => new Response('{"total"', { status: 200 });
-  for (const answer of [lost, cut, json({ error: "busy" }, 503), json({ error: "no token" }, 401), () => new Response("<html>", { status: 500 })]) {
+  const cut = text('{"total"');
+  for (const answer of [lost, cut, json({ error: "busy" }, 503), json({ error: "no token" }, 401), text("<html>", 500)]) {
     answers.push(answer);
     await assert.rejects(api.get("project"), api.Gone);
   }
-  assert.deepEqual(seen, ["The", "", "", "", ""]);
+  assert.deepEqual(seen, ["The", "", "", "The", ""]);
 });
 
 test("a POST sends the token; a new one is read from the page after a restart", async () => {
-  const page = () => new Response('<meta name="csrf" content="second-token">');
+  const page = text('<meta name="csrf" content="second-token">');
   answers.push(json({ error: "stale" }, 403), page, json({ id: 1 }, 201));
   assert.deepEqual(await api.post("decisions", { rank: 1 }), { id: 1 });
   const tokens = requests.filter((one) => one.body).map((one) => one.headers["X-Tagtrace"]);
@@ -66,7 +66,7 @@ test("a POST sends the token; a new one is read from the page after a restart", 
 });
 
 test("two POSTs that are refused together both use the new token", async () => {
-  const page = () => new Response('<meta name="csrf" content="third-token">');
+  const page = text('<meta name="csrf" content="third-token">');
   const stale = json({ error: "stale" }, 403);
   answers.push(stale, stale, page, page, json({ id: 1 }, 201), json({ id: 2 }, 201));
   assert.deepEqual(await Promise.all([api.post("decisions", {}), api.post("decisions", {})]), [{ id: 1 }, { id: 2 }]);
@@ -81,7 +81,7 @@ test("a POST may be sent again if the server is gone before it tells its new tok
 });
 
 test("a POST that is refused with the right token is not repeated", async () => {
-  const page = () => new Response('<meta name="csrf" content="third-token">');
+  const page = text('<meta name="csrf" content="third-token">');
   answers.push(json({ error: "another page" }, 403), page);
   await assert.rejects(api.post("decisions", {}), api.Refused);
 });
@@ -96,4 +96,30 @@ test("another project at this address is told from other conflicts, and its toke
   await assert.rejects(api.post("decisions", {}), api.Gone);
   await assert.rejects(api.post("decisions", {}), (error) => error.status === 409);
   assert.deepEqual(seen, ["", "Another", ""]);
+});
+
+test("an answer without the project's name is that of another program, whatever it says", async () => {
+  for (const [content, status] of [["{}", 200], ['{"id":1}', 201], ['{"detail":"Not Found"}', 404], ["no", 405], ["<html>", 500]]) {
+    const stranger = () => new Response(content, { status });
+    answers.push(stranger);
+    await assert.rejects(api.post("decisions", {}), (error) => error instanceof api.Gone && /^Another program/.test(error.message));
+    answers.push(json({ error: "stale" }, 403), stranger); // the same before the page learns the new token
+    await assert.rejects(api.post("decisions", {}), api.Gone);
+  }
+  assert.deepEqual(new Set(seen), new Set(["Another", ""]));
+});
+
+test("a server that wants another access token says what to do", async () => {
+  answers.push(() => new Response('{"error":"the access token is missing"}', { status: 401 }));
+  await assert.rejects(api.get("project"), (error) => error instanceof api.Gone && /open the address/.test(error.message));
+  assert.deepEqual(seen, ["The"]);
+});
+
+test("a POST can be sent under another name than the page's", async () => {
+  api.actAs("bob");
+  answers.push(json({ id: 1 }, 201), json({ id: 2 }, 201));
+  await api.post("decisions", {}, "ada");
+  await api.post("decisions", {});
+  assert.deepEqual(requests.map((one) => one.headers["X-Reviewer"]), ["ada", "bob"]);
+  assert.equal(api.acting(), "bob");
 });

@@ -53,7 +53,9 @@ async function fetch(address, options) {
   return found;
 }
 
-export const json = (content, status = 200) => () => new Response(JSON.stringify(content), { status });
+/** An answer of this project's server. */
+export const text = (content, status = 200) => () => new Response(content, { status, headers: { "X-Tagtrace-Project": "match-reports" } });
+export const json = (content, status = 200) => text(JSON.stringify(content), status);
 export const lost = () => new TypeError("Failed to fetch");
 
 /** Let everything that is ready to run, run. */

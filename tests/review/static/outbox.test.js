@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
 
 import { answers, emit, json, lost, requests, settle, tick } from "./browser_stub.js";
+import { actAs } from "../../../src/tagtrace/review/static/core/api.js";
 import * as outbox from "../../../src/tagtrace/review/static/core/outbox.js";
+import { project } from "../../../src/tagtrace/review/static/core/project.js";
 
 const kept = () => JSON.parse(sessionStorage.getItem("tagtrace-outbox-match-reports"));
 const sent = () => requests.map((one) => one.body.text);
@@ -10,6 +12,8 @@ const sent = () => requests.map((one) => one.body.text);
 afterEach(() => {
   assert.deepEqual(kept(), [], "nothing waits after a test");
   requests.length = 0;
+  actAs(null);
+  project.reviewer = "";
 });
 
 test("requests are sent one at a time, in order, each with a key of its own", async () => {
@@ -122,7 +126,7 @@ test("what waits is kept for a reload and sent then, with its keys", async () =>
   other.send("decisions", { text: "a", key: "k1" });
   other.send("undo", { text: "b", key: "k2" });
   await settle();
-  assert.deepEqual(kept(), [["decisions", { text: "a", key: "k1" }], ["undo", { text: "b", key: "k2" }]]);
+  assert.deepEqual(kept(), [["decisions", { text: "a", key: "k1" }, ""], ["undo", { text: "b", key: "k2" }, ""]]);
   requests.length = 0;
   answers.push(json({ id: 1 }), json({ undone: 1 }));
   let number = 0;
@@ -156,4 +160,58 @@ test("closing the page is questioned only while a request fails", async () => {
   assert.equal(isQuestioned, true);
   outbox.hurry();
   await settle();
+});
+
+test("what another program says about a decision does not count", async () => {
+  for (const [content, status] of [["{}", 200], ['{"id":1}', 201], ["{}", 404], ["no", 405], ["oh", 500]]) {
+    requests.length = 0;
+    const said = [];
+    answers.push(() => new Response(content, { status }), json({ id: 1 }, 201));
+    outbox.send("decisions", { text: "a" }, { done: () => said.push("saved"), refused: () => said.push("refused") });
+    await settle();
+    assert.deepEqual(said, []);
+    assert.equal(kept().length, 1);
+    outbox.hurry();
+    await settle();
+    assert.deepEqual(said, ["saved"]);
+    assert.deepEqual(sent(), ["a", "a"]);
+    tick(300);
+  }
+});
+
+test("what waits is sent under the name of whoever decided", async () => {
+  const names = () => requests.map((one) => one.headers["X-Reviewer"]);
+  project.reviewer = "ada"; // the server's default, which may be another one when it is started again
+  answers.push(lost);
+  outbox.send("decisions", { text: "a" });
+  actAs("Böb");
+  outbox.send("undo", { text: "b" });
+  await settle();
+  assert.deepEqual(kept().map((one) => one[2]), ["ada", "Böb"]);
+  actAs("cleo");
+  answers.push(json({ id: 1 }, 201), json({ undone: 1 }), json({ id: 2 }, 201), json({ id: 3 }, 201));
+  outbox.hurry();
+  await settle();
+  assert.deepEqual(names(), ["ada", "ada", "B%C3%B6b"]);
+  sessionStorage.setItem("tagtrace-outbox-match-reports", '[["decisions",{"key":"1"},"ada"],["decisions",{"key":"2"}]]');
+  outbox.resume();
+  await settle();
+  assert.deepEqual(names().slice(3), ["ada", "cleo"], "an outbox of an earlier version has no names");
+});
+
+test("a mistake of the server is not repeated for ever, and what comes later is sent", async () => {
+  const broken = json({ error: "unexpected OverflowError" }, 500);
+  answers.push(broken, lost, broken, json({ error: "busy" }, 503), broken, broken, json({ id: 2 }, 201));
+  let reason = "";
+  let isDone = false;
+  outbox.send("decisions", { text: "a" }, { refused: (error) => (reason = error.message) });
+  outbox.send("decisions", { text: "b" }, { done: () => (isDone = true) });
+  for (let i = 0; i < 6; i++) {
+    await settle();
+    assert.equal(reason, i < 5 ? "" : "unexpected OverflowError");
+    tick(4000);
+  }
+  await settle();
+  assert.deepEqual(sent(), ["a", "a", "a", "a", "a", "a", "b"]);
+  assert.equal(isDone, true);
 });

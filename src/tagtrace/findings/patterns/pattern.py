@@ -33,7 +33,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from tagtrace._checks import OptionError
+from tagtrace._checks import OptionError, check_numbers
 from tagtrace._documents import Document
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.patterns.changes import FindingGroup, find_groups
@@ -73,6 +73,11 @@ class Pattern(Document):
     """One line that a person can check."""
     effect: GroupEffect | None = None
     """The effect of fixing it on trusted data that its proposals were not learned from, if it was computed."""
+
+    def __post_init__(self) -> None:
+        check_numbers(number=self.number, num_segments=self.num_segments, opportunities=self.opportunities)
+        for rank in self.findings:
+            check_numbers(findings=rank)
 
     @property
     def effect_line(self) -> str:

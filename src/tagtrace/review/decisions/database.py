@@ -18,7 +18,7 @@ from typing import Any
 
 from tagtrace._checks import DataError
 from tagtrace._documents import parse_document
-from tagtrace.review.decisions.database_file import SCHEMA, in_time, open_copy, open_to_write
+from tagtrace.review.decisions.database_file import MAX_ID, SCHEMA, check_room, in_time, open_copy, open_to_write
 
 _COLUMNS = (
     "time", "reviewer", "batch", "action", "rank", "audit", "sentence_number", "sentence", "start", "stop", "given",
@@ -26,7 +26,10 @@ _COLUMNS = (
 )  # fmt: skip
 _NUMBERS = ("id", "rank", "sentence_number", "start", "stop", "base", "undoes")
 _OPTIONAL = ("rank", "labels", "base", "undoes")
-_INSERT = f"insert into decision({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"
+_NEXT = "(select coalesce(max(id), 0) + 1 from decision)"
+_INSERT = f"insert into decision(id, {', '.join(_COLUMNS)}) values ({_NEXT}, {', '.join('?' * len(_COLUMNS))})"
+"""SQLite would give a row some free id, which may be smaller than that of the row before."""
+_END = "select coalesce({}(id), 1) from decision"
 _SELECT = f"select id, {', '.join(_COLUMNS)} from decision"
 
 
@@ -47,6 +50,7 @@ class Decision:
     start: int
     stop: int
     given: tuple[str, ...]
+    """Empty for an undo or a redo, like ``labels``: the row that it undoes has them."""
     labels: tuple[str, ...] | None
     note: str
     base: int | None
@@ -69,6 +73,7 @@ class Store:
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         """With ``read_only``, the decisions are read into memory, none if there is no file; no file is changed."""
         self.path, self.unreadable = Path(path), {}
+        self._added = list[int]()  # ids of the rows of the current transaction
         self._lock = threading.RLock()
         try:
             self._connection = open_copy(self.path) if read_only else open_to_write(self.path)
@@ -93,14 +98,18 @@ class Store:
     def _damage(self) -> str | None:
         """What SQLite finds wrong with any page of the database (half a second for a million rows); None if nothing.
 
-        A damaged page may otherwise be met only when a decision is saved.
+        A damaged page may otherwise be met only when a decision is saved. A row whose id is not one that ``add`` gives
+        would not be read, or keep the rows after it from being read.
         """
         try:
             with in_time(self._connection):
                 (answer,) = self._connection.execute("pragma integrity_check(1)").fetchone()
+                (first,), (last,) = (self._connection.execute(_END.format(name)).fetchone() for name in ("min", "max"))
         except sqlite3.Error as error:
             return str(error)
-        return None if answer == "ok" else str(answer)
+        if answer != "ok":
+            return str(answer)
+        return None if 1 <= first <= last <= MAX_ID else f"its rows have the ids {first} to {last}"
 
     def close(self) -> None:
         with self._lock:
@@ -111,12 +120,16 @@ class Store:
         """A transaction: when the block ends, all rows that were added in it are saved, or none."""
         with self._lock:
             self._connection.execute("begin immediate")
+            self._added.clear()
             try:
                 yield
+                check_room(self._connection, self.path)
                 self._connection.execute("commit")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("rollback")
+                for number in self._added:
+                    self.unreadable.pop(number, None)
                 raise
 
     def add(self, one: Decision) -> int:
@@ -126,10 +139,28 @@ class Store:
         values["labels"] = None if one.labels is None else json.dumps(one.labels)
         for name in ("sentence", "note", "reviewer"):  # SQLite cannot store lone surrogates
             values[name] = values[name].encode("utf-8", "backslashreplace").decode()
-        found = self._connection.execute(_INSERT, [values[name] for name in _COLUMNS])
+        try:
+            found = self._connection.execute(_INSERT, [values[name] for name in _COLUMNS])
+        except (sqlite3.DataError, OverflowError) as error:  # too long a text, too large a number
+            raise DataError(
+                f"{self.path}: the decision cannot be saved ({error}); decide on fewer tokens at once"
+            ) from None
         if found.rowcount != 1 or found.lastrowid is None:
             raise sqlite3.IntegrityError("the row was not added")
+        self._added.append(found.lastrowid)
         return found.lastrowid
+
+    def added(self, last: int) -> list[Decision]:
+        """All rows after ``last``, read inside ``writing``; raises DataError unless they are those that it added.
+
+        What cannot be read again is not saved.
+        """
+        found = self.after(last)
+        if [row.id for row in found] != self._added or last + len(found) > MAX_ID:
+            raise DataError(
+                f"{self.path}: the decision could not be read again, so nothing was changed; restore a copy"
+            )
+        return found
 
     def after(self, last: int) -> list[Decision]:
         """The decisions whose id is larger than ``last``, by id."""
@@ -155,6 +186,11 @@ class Store:
             return _decision(row)
         except ValueError as error:
             raise DataError(f"{self.path}: decision {row[0]} has this key and cannot be read ({error})") from None
+
+    def has_setting(self, name: str) -> bool:
+        """Whether ``name`` has a value."""
+        with self._lock:
+            return self._connection.execute("select 1 from setting where name = ?", (name,)).fetchone() is not None
 
     def setting(self, name: str, value: str) -> str:
         """A value that is saved with the decisions; if ``name`` has no value yet, ``value`` is saved."""

@@ -25,6 +25,12 @@ MAX_SECONDS = 60.0
 """Time in which SQLite has to come to an end with a file that nobody has looked at yet."""
 MAX_BYTES = 1_000_000_000
 """Maximum size of the database: some two million decisions."""
+RESERVE = 10_000_000
+"""What is left free below ``MAX_BYTES``: a larger database is not opened, so no decision may make it one."""
+MAX_LOG = 64_000_000
+"""Size to which the write-ahead log shrinks after a large transaction."""
+MAX_ID = MAX_BYTES
+"""Maximum id of a row: more rows do not fit, and a page can hold it exactly."""
 MAX_TEXT = 64_000_000
 """Maximum size of a row in bytes: the labels of a document of a million tokens fit."""
 
@@ -74,6 +80,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         (mode,) = found.execute("pragma journal_mode = wal").fetchone()
         if mode != "wal":
             raise DataError(f"{path}: this disk does not support write-ahead logs; use a local folder")
+        found.execute(f"pragma journal_size_limit = {MAX_LOG}")
     except BaseException:
         found.close()
         raise
@@ -178,11 +185,24 @@ def _known_objects() -> frozenset[tuple[str, ...]]:
     return frozenset(found)
 
 
+def check_room(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise DataError if a transaction makes the database so large that it would not be opened again."""
+    if _size(connection) > MAX_BYTES - RESERVE:
+        raise DataError(
+            f"{path}: has no room for more decisions (at most {MAX_BYTES:,} bytes), so nothing was changed; export the "
+            "data and begin a new project with it"
+        )
+
+
 def _check_size(connection: sqlite3.Connection, path: Path) -> None:
     """Raise DataError if a write-ahead log says that the database is much larger than its file."""
-    (number,), (size,) = (connection.execute(f"pragma {name}").fetchone() for name in ("page_count", "page_size"))
-    if number * size > MAX_BYTES:
+    if _size(connection) > MAX_BYTES:
         raise _too_large(path)
+
+
+def _size(connection: sqlite3.Connection) -> int:
+    (number,), (size,) = (connection.execute(f"pragma {name}").fetchone() for name in ("page_count", "page_size"))
+    return number * size
 
 
 def _stamps(path: Path) -> list[tuple[int, int] | None]:

@@ -15,9 +15,13 @@ from tagtrace.findings.finding import Finding
 from tagtrace.index.fingerprints import content_fingerprint
 from tagtrace.review.decisions.database import Decision, Store
 from tagtrace.review.decisions.ledger import STATUS, TURNS, Ledger
-from tagtrace.review.training_data import SegmentKey, TrainingData
+from tagtrace.review.training_data import SegmentKey, TrainingData, shares_token
 
 ACTIONS = (*STATUS, "note")
+MAX_TOGETHER = 20_000
+"""Maximum number of decisions that are made together."""
+MAX_TOKENS = 1_000_000
+"""Maximum number of tokens of decisions that are made together: the largest document."""
 
 
 class KeyUsedError(TagtraceError):
@@ -83,8 +87,8 @@ class Decisions:
             with self.store.writing(), self.reading() as ledger:
                 last = ledger.last
                 yield ledger
-            assert ledger.last == last  # rows are only counted once they are saved
-            ledger.add(self.store.after(last))
+                rows = self.store.added(last)
+            ledger.add(rows)  # rows are only counted once they are saved
 
     def decide(self, reviewer: str, requests: Sequence[DecisionRequest]) -> list[Decision]:
         """Save decisions together, all or none. For a key that was saved before, the saved decision is returned.
@@ -92,6 +96,8 @@ class Decisions:
         The labels must be well formed once all decisions are made; the order of the decisions does not matter.
         """
         batch, time, kept = uuid.uuid4().hex, _now(), list[Decision]()
+        if (size := sum(max(one.stop - one.start, 0) for one in requests)) > MAX_TOKENS:
+            raise OptionError(f"decisions on {size:,} tokens, at most {MAX_TOKENS:,} together; make them in parts")
         with self._writing() as ledger:
             for request in requests:
                 row = self._row(ledger, request, reviewer, batch, time)
@@ -113,7 +119,10 @@ class Decisions:
     def _turn(self, reviewer: str, action: str, key: str | None) -> list[Decision]:
         batch, time = uuid.uuid4().hex, _now()
         key, kept = f"{action}:{key or batch}", list[Decision]()
+        nothing = f"nothing for {reviewer} to {key}"  # the name of a note: repeated, the request must do nothing again
         with self._writing() as ledger:
+            if self.store.has_setting(nothing):
+                return kept
             before = self.store.with_key(f"{key}:0")
             if before is not None and (before.action, before.reviewer) != (action, reviewer):
                 raise KeyUsedError(f"the key {key[:40]!r} was used for something else; use a new key")
@@ -121,11 +130,13 @@ class Decisions:
                 return [row for row in ledger.rows.values() if row.batch == before.batch]
             stacks = ledger.stacks(reviewer)
             stack = stacks.done if action == "undo" else stacks.undone
+            if not stack:
+                self.store.setting(nothing, "")
             for number, target in enumerate(stack[-1] if stack else ()):
                 about = ledger.rows[target]
                 row = replace(
-                    about, time=time, reviewer=reviewer, batch=batch, action=action, note="", base=None,
-                    key=f"{key}:{number}", undoes=target, id=0,
+                    about, time=time, reviewer=reviewer, batch=batch, action=action, given=(), labels=None, note="",
+                    base=None, key=f"{key}:{number}", undoes=target, id=0,
                 )  # fmt: skip
                 kept.append(replace(row, id=self.store.add(row)))
         return kept
@@ -143,6 +154,8 @@ class Decisions:
                 f"there is no finding {request.rank} in training sentence {request.sentence_number}; reload the page"
             )
         segment = check_segment(data, (request.sentence_number, request.start, request.stop))
+        if finding is not None and not shares_token(finding, segment):
+            raise OptionError(f"finding {request.rank} has no token of {request.start}:{request.stop}; reload the page")
         sentence = data.sentences[request.sentence_number]
         is_all = (request.start, request.stop) == (0, len(sentence))
         is_whole = is_all and request.action == "relabel" and request.labels is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -11,16 +11,19 @@ from tagtrace._checks import DataError, TagtraceError
 from tagtrace._documents import parse_document, real_path
 from tagtrace._files import check_not_input, check_outputs
 from tagtrace._folders import Product, check_own, files_replaced_together
+from tagtrace._visible import visible_message
 from tagtrace.data import Corpus, write_corpus
 from tagtrace.data.source_folder import DataFolder, SourceFolder
 from tagtrace.findings.fix import Change, default_log, replay, write_changes
-from tagtrace.review.decisions.decide import DecisionRequest, Decisions
+from tagtrace.review.decisions.decide import MAX_TOGETHER, DecisionRequest, Decisions
 from tagtrace.review.decisions.ledger import Ledger
-from tagtrace.review.training_data import TrainingData
+from tagtrace.review.training_data import SegmentKey, TrainingData, shares_token
 
 LOG = "changes.jsonl"
 NUM_REASONS = 10
 """Maximum number of reasons for skipped changes that an import reports."""
+PART = 200
+"""Number of sentences that are looked at in one go while others wait."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class Imported:
     def skip(self, reason: str) -> None:
         self.num_skipped += 1
         if len(self.reasons) < NUM_REASONS:
-            self.reasons.append(reason)
+            self.reasons.append(visible_message(reason))
 
 
 def import_log(decisions: Decisions, reviewer: str, text: str) -> Imported:
@@ -129,40 +132,46 @@ def import_log(decisions: Decisions, reviewer: str, text: str) -> Imported:
     found, requests = Imported(), list[DecisionRequest]()
     changes = list(_read(text))
     places = _SentenceFinder(decisions.data, changes)
-    with decisions.reading() as ledger:
-        for number, change in changes:
-            try:
-                sentence_number, shift = places.find(change)
-            except DataError as error:
-                found.skip(f"line {number}: {error}")
-                continue
-            if unknown := set(change.new) - set(decisions.data.labels.labels):
-                found.skip(f"line {number}: the tagger has no label {min(unknown)!r}")
-                continue
-            wanted, start, stop = ledger.wanted(sentence_number), change.start + shift, change.stop + shift
-            if tuple(wanted[t][0] if t in wanted else None for t in range(start, stop)) == change.new:
-                found.skip(f"line {number}: already decided")
-                continue
-            requests.append(_request(decisions.data, change, sentence_number, start, stop))
+    placed = [(number, change, places.find(change)) for number, change in changes]
+    wanted = _wanted_labels(decisions, {place[0] for _, _, place in placed if not isinstance(place, str)})
+    for number, change, place in placed:
+        if isinstance(place, str):
+            found.skip(f"line {number}: {place}")
+        elif tuple(map(wanted[place[0]].get, range(*place[1:]))) == change.new:
+            found.skip(f"line {number}: already decided")
+        else:
+            requests.append(_request(decisions.data, change, place))
     if requests:
         found.num_imported = len(decisions.decide(reviewer, requests))
     return found
 
 
-def _request(data: TrainingData, change: Change, sentence_number: int, start: int, stop: int) -> DecisionRequest:
+def _wanted_labels(decisions: Decisions, numbers: Iterable[int]) -> dict[int, dict[int, str]]:
+    """The decided labels of sentences, by token."""
+    found, rest = dict[int, dict[int, str]](), sorted(numbers)
+    for first in range(0, len(rest), PART):
+        with decisions.reading() as ledger:
+            for number in rest[first : first + PART]:
+                found[number] = {t: label for t, (label, _) in ledger.wanted(number).items()}
+    return found
+
+
+def _request(data: TrainingData, change: Change, segment: SegmentKey) -> DecisionRequest:
     """The change as a decision on the finding of its rank, if that is in the same tokens, or on its segment."""
     own = data.by_rank.get(change.rank)
-    is_own = own is not None and own.sentence_number == sentence_number and own.start < stop and start < own.stop
-    rank = change.rank if is_own else data.rank_at.get((sentence_number, start, stop))
-    if is_own and own is not None and (own.start, own.stop, own.proposed) == (start, stop, change.new):
-        return DecisionRequest("accept", sentence_number, start, stop, rank, change.new)
-    return DecisionRequest("relabel", sentence_number, start, stop, rank, change.new)
+    own = own if own is not None and shares_token(own, segment) else None
+    rank = data.rank_at.get(segment) if own is None else own.rank
+    is_accepted = own is not None and (own.start, own.stop, own.proposed) == (*segment[1:], change.new)
+    return DecisionRequest("accept" if is_accepted else "relabel", *segment, rank, change.new)
 
 
 def _read(text: str) -> Iterator[tuple[int, Change]]:
+    num_read = 0
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
+        if (num_read := num_read + 1) > MAX_TOGETHER:
+            raise DataError(f"the log has more than {MAX_TOGETHER:,} changes; import it in parts")
         try:
             yield number, parse_document(line, Change)
         except TagtraceError:
@@ -175,30 +184,28 @@ class _SentenceFinder:
     """Finds the sentences of changes by id or, if the data has none of the ids (a renamed copy), by line and tokens."""
 
     def __init__(self, data: TrainingData, changes: list[tuple[int, Change]]) -> None:
-        self.data = data
+        self.data, self.known = data, frozenset(data.labels.labels)
         self.by_line: dict[int, tuple[int, int]] = {}
         if not any(change.sentence in data.number_of for _, change in changes):
             for number, sentence in enumerate(data.sentences):
                 for place, line in enumerate(sentence.lines):
                     self.by_line.setdefault(line, (number, place))
 
-    def find(self, change: Change) -> tuple[int, int]:
-        """The number of the sentence, and the offset to add to the change's tokens.
-
-        Raises DataError if the tokens or labels there are different.
-        """
+    def find(self, change: Change) -> SegmentKey | str:
+        """The tokens that a change is about; if the data is different there, or has no such labels, the reason."""
         number, shift = self.data.number_of.get(change.sentence), 0
         if number is None:
             number, place = self.by_line.get(change.line, (None, 0))
             if number is None:
-                raise DataError(f"no sentence has the id {change.sentence!r}")
-            is_whole_line = (
-                len(set(self.data.sentences[number].lines)) == 1
-            )  # in JSON lines, one line is a whole sentence
+                return f"no sentence has the id {change.sentence!r}"
+            lines = self.data.sentences[number].lines
+            is_whole_line = lines[0] == lines[-1]  # in JSON lines, one line is a whole sentence
             shift = 0 if is_whole_line else place - change.start
         sentence, inside = self.data.sentences[number], slice(change.start + shift, change.stop + shift)
         if inside.start < 0 or sentence.tokens[inside] != change.tokens:
-            raise DataError(f"{change}: the data has different tokens there")
+            return f"{change}: the data has different tokens there"
         if sentence.labels[inside] != change.given:
-            raise DataError(f"{change}: the data has different labels there")
-        return number, shift
+            return f"{change}: the data has different labels there"
+        if unknown := set(change.new) - self.known:
+            return f"the tagger has no label {min(unknown)!r}"
+        return number, inside.start, inside.stop

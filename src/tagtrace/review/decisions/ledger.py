@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 from tagtrace.data.schemes import normalise
 from tagtrace.review.decisions.database import Decision
-from tagtrace.review.training_data import SegmentKey, TrainingData
+from tagtrace.review.training_data import SegmentKey, TrainingData, shares_token
 
 STATUS = {"accept": "accepted", "relabel": "accepted", "reject": "rejected", "skip": "skipped", "reopen": "open"}
 """The status that follows from each action that decides."""
@@ -69,7 +69,8 @@ class Ledger:
         self._undone: set[int] = set()
         self._by_place: dict[Place, list[Decision]] = {}
         self._status: dict[Place, str] = {}  # only of places with decisions
-        self._places: dict[int, dict[Place, None]] = {}  # the decided places of each sentence, in order
+        self._own: dict[int, dict[Place, Decision | None]] = {}
+        """By sentence, its decided places in order, each with the last decision in force on it alone."""
         self._stacks: dict[str, Stacks] = {}
         self._batch = ("", "", "")
         self._conflicts: dict[int, frozenset[Place]] = {}
@@ -77,7 +78,7 @@ class Ledger:
 
     def add(self, rows: Iterable[Decision]) -> None:
         """Update the state with new rows, in the order of their ids."""
-        touched = set[Place]()
+        touched, renewed = dict[Place, int](), set[int]()  # places with their sentences, and sentences as a whole
         for row in rows:
             self.last = row.id
             if problem := self._problem(row):
@@ -85,19 +86,24 @@ class Ledger:
                 continue
             self.rows[row.id] = row
             self._stack(row)
-            self._stale.add(row.sentence_number)
-            place = self.place_of(row)
-            touched.add(place)
-            if place == self.whole(row.sentence_number):
-                touched.update(one.rank for one in self.data.by_sentence_number.get(row.sentence_number, ()))
-                touched.update(self._places.get(row.sentence_number, ()))
+            about = self._about(row)
+            number, place = about.sentence_number, self.place_of(about)
+            self._stale.add(number)
+            touched[place] = number
+            if place == self.whole(number):
+                renewed.add(number)
             if row.action == "undo":
-                self._undone.add(row.undoes or 0)
+                self._undone.add(about.id)
             elif row.action == "redo":
-                self._undone.discard(self.rows[row.undoes or 0].undoes or 0)
+                self._undone.discard(about.id)
             else:
                 self._by_place.setdefault(place, []).append(row)
-                self._places.setdefault(row.sentence_number, {})[place] = None
+        for place, number in touched.items():
+            if place in self._by_place:
+                self._own.setdefault(number, {})[place] = self._last_in_force(place)
+        for number in renewed:
+            ranks = (one.rank for one in self.data.by_sentence_number.get(number, ()))
+            touched.update(dict.fromkeys([*ranks, *self._own.get(number, ())], number))
         for place in touched:
             row = self.current(place)
             self._status[place] = "open" if row is None else status_of(row)
@@ -109,10 +115,10 @@ class Ledger:
             return f"there is no training sentence {number}"
         if not 0 <= row.start < row.stop <= len(self.data.sentences[number]):
             return f"{row.start}:{row.stop} is not a segment of training sentence {number}"
-        if len(row.given) != size or (row.labels is not None and len(row.labels) != size):
-            return f"expected {size} labels"
         if row.action in TURNS:
             return self._problem_of_turn(row)
+        if len(row.given) != size or (row.labels is not None and len(row.labels) != size):
+            return f"expected {size} labels"
         if row.action not in (*STATUS, "note"):
             return f"unknown action {row.action[:20]!r}"
         return "it chooses no labels" if STATUS.get(row.action) == "accepted" and row.labels is None else ""
@@ -123,6 +129,12 @@ class Ledger:
         is_there = bool(stack) or _batch_of(row) == self._batch
         is_right = target is not None and (target.action == "undo" if row.action == "redo" else target.undoes is None)
         return "" if is_there and is_right else f"there is nothing that it can {row.action}"
+
+    def _about(self, row: Decision) -> Decision:
+        """The decision that an undo or a redo is about, whatever tokens it names itself; any other row as it is."""
+        while row.action in TURNS:
+            row = self.rows[row.undoes or 0]
+        return row
 
     def _stack(self, row: Decision) -> None:
         stacks = self.stacks(row.reviewer)
@@ -136,7 +148,7 @@ class Ledger:
             if is_first:
                 stacks.undone.pop()
                 stacks.done.append([])
-            stacks.done[-1].append(self.rows[row.undoes or 0].undoes or 0)
+            stacks.done[-1].append(self._about(row).id)
         else:
             if is_first:
                 stacks.undone.clear()
@@ -148,10 +160,12 @@ class Ledger:
         return self._stacks.setdefault(reviewer, Stacks())
 
     def place_of(self, row: Decision) -> Place:
-        """The finding that a row is about, or its segment. Ranks of another audit are ignored."""
+        """The finding that a row is about, or its segment. A rank of another audit, or of other tokens, is ignored."""
         segment = (row.sentence_number, row.start, row.stop)
-        if row.rank is not None and row.audit == self.data.audit and row.rank in self.data.by_rank:
-            return row.rank
+        rank = row.rank if row.audit == self.data.audit else None
+        one = None if rank is None else self.data.by_rank.get(rank)
+        if one is not None and shares_token(one, segment):
+            return one.rank
         return self.data.rank_at.get(segment, segment)
 
     def is_undone(self, row: Decision) -> bool:
@@ -163,10 +177,11 @@ class Ledger:
 
     def current(self, place: Place) -> Decision | None:
         """The current decision on a place, or the part of a later one on its sentence; None if there is none."""
-        own = self._own(place)
-        return self._of_sentence(place, own) or own
+        segment = self._segment_of(place)
+        own = self._own.get(segment[0], {}).get(place)
+        return self._of_sentence(place, segment, own) or own
 
-    def _own(self, place: Place) -> Decision | None:
+    def _last_in_force(self, place: Place) -> Decision | None:
         return next((row for row in self.in_force(place) if row.action in STATUS), None)
 
     def whole(self, sentence_number: int) -> Place:
@@ -174,11 +189,11 @@ class Ledger:
         segment = (sentence_number, 0, len(self.data.sentences[sentence_number]))
         return self.data.rank_at.get(segment, segment)
 
-    def _of_sentence(self, place: Place, own: Decision | None) -> Decision | None:
+    def _of_sentence(self, place: Place, segment: SegmentKey, own: Decision | None) -> Decision | None:
         """What a decision on the whole sentence says about a place in it, if it is later than the place's own one."""
-        number, start, stop = self._segment_of(place)
+        number, start, stop = segment
         whole = self.whole(number)
-        row = None if place == whole or whole not in self._by_place else self._own(whole)
+        row = None if place == whole else self._own.get(number, {}).get(whole)
         if row is None or row.labels is None or (own is not None and own.id > row.id):
             return None
         rank = place if isinstance(place, int) else None
@@ -207,8 +222,7 @@ class Ledger:
         return max(found, default=None)
 
     def _current_in(self, sentence_number: int) -> Iterator[tuple[Place, Decision]]:
-        for place in self._places.get(sentence_number, ()):
-            row = self._own(place)
+        for place, row in self._own.get(sentence_number, {}).items():
             if row is not None:
                 yield place, row
 
@@ -266,7 +280,7 @@ class Ledger:
 
     def decided_sentences(self) -> list[int]:
         """The numbers of the sentences with decisions."""
-        return sorted(self._places)
+        return sorted(self._own)
 
     def conflicts(self) -> dict[int, frozenset[Place]]:
         """The places in conflict, by sentence number."""
@@ -283,7 +297,7 @@ class Ledger:
 
     def _find_conflicts(self, sentence_number: int) -> Iterator[Place]:
         current = {row.id for _, row in self._current_in(sentence_number)}
-        lasts = [(row, place) for place in self._places.get(sentence_number, ()) for row in self._lasts(place)]
+        lasts = [(row, place) for place in self._own.get(sentence_number, ()) for row in self._lasts(place)]
         said: dict[int, list[_Said]] = {}
         for row, place in sorted(lasts, key=lambda one: one[0].id):
             for t, label in enumerate(outcome(row) or (), start=row.start):

@@ -77,7 +77,9 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(sqlite3.Error)
     def unkept(_: Request, error: Exception) -> Response:
-        return refusal(503, f"the decision could not be saved ({error}); nothing was changed, so try again")
+        if isinstance(error, sqlite3.OperationalError):  # a lock, a full disk: it may be over soon
+            return refusal(503, f"the decision could not be saved ({error}); nothing was changed, so try again")
+        return refusal(500, f"the decision could not be saved ({error}); nothing was changed, so look at the database")
 
     @app.exception_handler(OSError)
     def unwritten(_: Request, error: Exception) -> Response:

@@ -11,19 +11,15 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import Field
 
+from tagtrace._checks import MAX_NUMBER
+from tagtrace.review.decisions.decide import MAX_TOGETHER, MAX_TOKENS
 from tagtrace.review.model.listings import MAX_ITEMS
 from tagtrace.review.model.model import MAX_TOP
 
-MAX_ID = 2**53
-"""The largest integer that a page can hold exactly."""
-MAX_TOKENS = 1_000_000
-"""The number of tokens in a sentence or a document, at most."""
-MAX_TOGETHER = 20_000
-"""Maximum number of decisions, edits or labels in one request."""
 MAX_REVIEWER = 1_200
 """Characters of a reviewer's name, percent-encoded: 100 of four bytes each."""
 
-Id = Annotated[int, Field(ge=0, le=MAX_ID)]
+Id = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
 """A rank, a row, a version, or the number of a sentence, pattern or job."""
 Token = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 """A place between two tokens of a sentence."""
@@ -33,7 +29,7 @@ Name = Annotated[str, Field(max_length=200)]
 Labels = Annotated[list[Name], Field(max_length=MAX_TOGETHER, fail_fast=True)]
 
 Filter = Annotated[str, Query(max_length=500)]
-Offset = Annotated[int, Query(ge=0, le=MAX_ID)]
+Offset = Annotated[int, Query(ge=0, le=MAX_NUMBER)]
 Limit = Annotated[int, Query(ge=0, le=MAX_ITEMS)]
 Digits = Annotated[str, Query(pattern="^[0-9]*$", max_length=9)]
 """A number, or nothing."""

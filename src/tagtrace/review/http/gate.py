@@ -9,7 +9,8 @@ token     Every request needs the access token, which keeps other users of this 
           sets a cookie, or as ``Authorization: Bearer``.
 Origin    A request from another web page is refused.
 project   A page names its project in ``X-Tagtrace-Project``. If another one is served at its address by now, all its
-          requests are refused, so that no decision gets into a project that its reviewer has not seen.
+          requests are refused, so that no decision gets into a project that its reviewer has not seen. Every answer to
+          a client with the token names the project, so that a page knows the answers of other programs.
 CSRF      A POST needs the header ``X-Tagtrace`` with a token that only our own page can read, and a content type that
           other pages cannot send without a preflight request.
 size      The size of request bodies is limited, that of each and of all that are in memory together. So are the
@@ -46,6 +47,8 @@ MAX_TOGETHER = 40_000_000
 """Bytes of all bodies with the same limit that are being read or answered. Imports hold up no decisions."""
 MAX_NESTED = 100_000
 """Lists and objects in a body; the largest that a schema allows has fewer than half as many."""
+HAS_TOKEN = "has_token"
+"""A key in the state of a request that has shown the access token."""
 VISITOR = "visitor"
 """A key in the state of a request, for who is at the other end of its connection."""
 OTHER_PROJECT = 409
@@ -147,7 +150,7 @@ class Gate:
             await send({"type": "websocket.close", "code": 1008})
             return
         visitor = scope.setdefault("state", {}).setdefault(VISITOR, Visitor())
-        send = _with_headers(send, scope["path"])
+        send = _with_headers(send, scope, self.guard.project)
         is_known = False
         try:
             headers = Headers(scope=scope)
@@ -157,7 +160,7 @@ class Gate:
             if page := self._entrance(scope, headers):
                 await _show(send, *page, is_last=True)
                 return
-            is_known = visitor.has_token = True
+            is_known = visitor.has_token = scope["state"][HAS_TOKEN] = True
             is_read = scope["method"] in ("GET", "HEAD")
             self._check_origin(headers, is_read=is_read)
             self._check_project(headers)
@@ -332,13 +335,15 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _with_headers(send: Send, path: str) -> Send:
+def _with_headers(send: Send, scope: Scope, project: str) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers.update(HEADERS)
-            if not path.startswith("/static/"):
+            if not scope["path"].startswith("/static/"):
                 headers["cache-control"] = "no-store"
+            if HAS_TOKEN in scope.get("state", {}):
+                headers["x-tagtrace-project"] = project
         await send(message)
 
     return sending
@@ -362,6 +367,5 @@ async def _show(
     headers += [(b"connection", b"close")] if is_last else []
     headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
     headers += [(b"retry-after", RETRY_AFTER.encode())] if status == 503 else []
-    headers += [(b"x-tagtrace-project", b"another")] if status == OTHER_PROJECT else []  # a conflict of no other kind
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

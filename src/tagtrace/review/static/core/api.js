@@ -8,16 +8,23 @@ export class Refused extends Error {
   }
 }
 
-/** The server did not answer or failed, or is one of another project. The same request may succeed later. */
-export class Gone extends Error {}
+/** This project's server did not answer, or failed with a status. The same request may succeed later. */
+export class Gone extends Error {
+  constructor(line, status = null) {
+    super(line);
+    this.status = status;
+  }
+}
 
 const TIMEOUT = 60_000;
 const SOON = 5000;
-const LOCKED = 401; // a server that was started again has another access token: its address must be opened once
-const PROJECT = "X-Tagtrace-Project";
+const PROJECT = "X-Tagtrace-Project"; // in every request, and in every answer of a server that was shown its access token
+const LOCKED = 401;
 const GONE = "The server does not answer. Decisions are kept in this page and sent when tagtrace review is running again.";
 const OTHER =
   "Another project, or another audit of this one, is open at this address now. Decisions are kept in this page and sent only to their own project.";
+const STRANGE = "Another program answers at this address. Decisions are kept in this page and sent when tagtrace review is running there again.";
+const CLOSED = "The server was started again: open the address that it printed. Decisions are kept in this page and sent then.";
 /** The fingerprint of the project that this page belongs to. */
 export const project = document.querySelector('meta[name="project"]').content;
 let token = document.querySelector('meta[name="csrf"]').content;
@@ -29,6 +36,9 @@ const begun = new Map();
 export function actAs(name) {
   reviewer = name;
 }
+
+/** The reviewer name that requests are sent under; null for the server's default. */
+export const acting = () => reviewer;
 
 /** `action(problem)` is called after every request: "" if the server of this project answered, or what is wrong. */
 export function watch(action) {
@@ -56,10 +66,12 @@ function addressOf(path, parameters) {
   return `/api/${path}${query ? `?${query}` : ""}`;
 }
 
-export async function post(path, body) {
+/** Send a POST, under the name `as` if it is given. */
+export async function post(path, body, as = reviewer) {
   const sent = token;
   const send = () =>
     ask(`/api/${path}`, {
+      as,
       method: "POST",
       headers: { "Content-Type": "application/json", "X-Tagtrace": token },
       body: JSON.stringify(body),
@@ -77,17 +89,26 @@ export async function post(path, body) {
 /** Read the current token from the page, because a server that was started again expects another one. */
 async function renewToken() {
   const page = await fetch("/findings", { headers: { [PROJECT]: project }, cache: "no-store" }).catch(() => null);
-  if (page?.status === 409) return; // another project is open: the request that comes next says so
-  if (!page?.ok) throw new Gone("the server does not answer");
+  const server = page?.headers.get(PROJECT) ?? project;
+  if (server !== project) return; // another project is open: the request that comes next says so
+  if (!page?.ok || !page.headers.has(PROJECT)) throw new Gone("the server does not answer");
   token = /<meta name="csrf" content="([\w-]+)">/.exec(await page.text())?.[1] ?? token;
 }
 
-async function ask(address, options) {
+/** What is wrong with an answer as such: "" if it is one of this project's server, whatever it says. */
+function strangeness(answer) {
+  const server = answer.headers.get(PROJECT);
+  if (answer.status === LOCKED) return CLOSED;
+  if (server === project) return "";
+  return server === null ? STRANGE : OTHER;
+}
+
+async function ask(address, { as = reviewer, ...options }) {
   const limit = AbortSignal.timeout(TIMEOUT);
   const signal = options.signal ? AbortSignal.any([options.signal, limit]) : limit;
   let answer;
   try {
-    const headers = { ...options.headers, [PROJECT]: project, ...(reviewer ? { "X-Reviewer": encodeURIComponent(reviewer) } : {}) };
+    const headers = { ...options.headers, [PROJECT]: project, ...(as ? { "X-Reviewer": encodeURIComponent(as) } : {}) };
     answer = await fetch(address, { ...options, headers, signal, cache: "no-store" });
   } catch (error) {
     if (options.signal?.aborted) throw error;
@@ -95,10 +116,10 @@ async function ask(address, options) {
     throw new Gone(limit.aborted ? "the server did not answer in time" : "the server does not answer");
   }
   const content = await answer.json().catch(() => null);
-  const isOther = answer.headers.has(PROJECT);
-  seen(isOther ? OTHER : "");
-  if (isOther) throw new Gone(OTHER);
-  if (answer.status >= 500 || answer.status === LOCKED) throw new Gone(content?.error ?? `the server failed (${answer.status})`);
+  const problem = strangeness(answer);
+  seen(problem);
+  if (problem) throw new Gone(problem);
+  if (answer.status >= 500) throw new Gone(lineOf(content) ?? `the server failed (${answer.status})`, answer.status);
   if (answer.ok && content === null) throw new Gone("the connection was lost while the server was answering");
   if (!answer.ok) throw new Refused(answer.status, lineOf(content) ?? `the server refused the request (${answer.status})`);
   return content;

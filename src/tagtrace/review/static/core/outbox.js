@@ -1,10 +1,13 @@
 // Decisions that wait to be sent. They are sent in order, one at a time, and repeated with the same key until the server
-// answers. They survive a reload of the tab.
+// answers. They survive a reload of the tab, and are sent under the name of whoever made them.
 
-import { Gone, post } from "./api.js";
+import { acting, Gone, post } from "./api.js";
+import { project } from "./project.js";
 import { OUTBOX } from "./storage_names.js";
 
 const WAITS = [300, 1000, 2000, 4000];
+const FAILED = 500; // the server has a mistake, which repeating will not mend; other statuses say that it is busy
+const MOST_FAILURES = 4;
 const waiting = [];
 let isSending = false;
 const idlers = [];
@@ -13,9 +16,13 @@ let watcher = () => {};
 export const newKey = () =>
   crypto.randomUUID?.() ?? Array.from(crypto.getRandomValues(new Uint32Array(4)), (n) => n.toString(36)).join("-");
 
-/** Add a request. `prepare(body)` runs just before it is first sent, then either `done(answer)` or `refused(error)`. */
-export function send(path, body, { prepare, done, refused } = {}) {
-  waiting.push({ path, body: { ...body, key: body.key ?? newKey() }, prepare, done, refused, tries: 0 });
+/**
+ * Add a request, of `reviewer` or whoever the reviewer is now. `prepare(body)` runs just before it is first sent, then
+ * either `done(answer)` or `refused(error)`.
+ */
+export function send(path, body, { prepare, done, refused, reviewer = acting() ?? project.reviewer } = {}) {
+  const keyed = { ...body, key: body.key ?? newKey() };
+  waiting.push({ path, body: keyed, reviewer, prepare, done, refused, tries: 0, failures: 0 });
   keep();
   pump();
 }
@@ -36,7 +43,7 @@ export function resume(done, refused) {
   } catch {
     sessionStorage.removeItem(OUTBOX);
   }
-  for (const [path, body] of kept) send(path, body, { done, refused });
+  for (const [path, body, reviewer] of kept) send(path, body, { done, refused, reviewer });
 }
 
 /** Try again now, for example because the server is back. */
@@ -52,9 +59,10 @@ async function pump() {
   keep();
   let answer;
   try {
-    answer = await post(first.path, first.body);
+    answer = await post(first.path, first.body, first.reviewer);
   } catch (error) {
-    if (error instanceof Gone) {
+    const isHopeless = error.status === FAILED && ++first.failures === MOST_FAILURES;
+    if (error instanceof Gone && !isHopeless) {
       isSending = false;
       setTimeout(hurry, WAITS[Math.min(first.tries - 1, WAITS.length - 1)]);
     } else leave(() => first.refused?.(error));
@@ -77,7 +85,7 @@ function leave(action) {
 
 function keep() {
   try {
-    sessionStorage.setItem(OUTBOX, JSON.stringify(waiting.map(({ path, body }) => [path, body])));
+    sessionStorage.setItem(OUTBOX, JSON.stringify(waiting.map(({ path, body, reviewer }) => [path, body, reviewer])));
   } catch {
     // the storage is full; the decisions are still in memory
   }

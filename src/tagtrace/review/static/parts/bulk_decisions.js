@@ -2,6 +2,7 @@
 
 import { get } from "../core/api.js";
 import { decideAll } from "../core/decisions.js";
+import { el } from "../core/dom.js";
 import { counted } from "../core/format.js";
 import { say } from "../core/messages.js";
 import { newKey } from "../core/outbox.js";
@@ -27,7 +28,8 @@ export async function applyToAll(one, change, loadSentence) {
       isTicked: Boolean(place.is_alike) && !place.decision,
     });
     const { answer, rest } = await inParts("occurrences", asked, asRow);
-    const [text, given] = [own.tokens.join(" "), own.given.join(" ")];
+    const words = (some) => el("bdi", {}, some.join(" "));
+    const text = ["“", words(own.tokens), "”"];
     const only = answer.total > MOST ? ` Only the first ${MOST.toLocaleString("en")} are used.` : "";
     const alike = answer.alike
       ? `this finding and ${counted(answer.alike, "other open finding")} with the same change`
@@ -37,12 +39,12 @@ export async function applyToAll(one, change, loadSentence) {
         title: "Apply to all occurrences",
         about: answer.total
           ? [
-              `“${text}” has ${counted(answer.total, "other occurrence")} with the labels ${given}.${only}`,
-              `Selected occurrences get the labels ${change.labels.join(" ")}.`,
-              `Selected at first (${(answer.alike + 1).toLocaleString("en")}): ${alike}.`,
+              [text, ` has ${counted(answer.total, "other occurrence")} with the labels `, words(own.given), `.${only} `],
+              ["Selected occurrences get the labels ", words(change.labels), ". "],
+              `Selected at first (${(answer.alike + 1).toLocaleString("en")}): ${alike}. `,
               "The given labels may be right elsewhere, so check an occurrence before you select it.",
-            ].join(" ")
-          : `“${text}” with the labels ${given} does not occur anywhere else in the training data.`,
+            ]
+          : [text, " with the labels ", words(own.given), " does not occur anywhere else in the training data."],
         rows: [{ ...own, labels: own.given, proposed: change.labels, status: "open", action: change.action }, ...answer.rows],
         rest,
         noun: "occurrence",

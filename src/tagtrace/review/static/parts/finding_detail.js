@@ -106,13 +106,14 @@ function head() {
   return el(
     "div",
     { class: "row" },
-    el("h3", {}, `Finding ${finding.rank}`, change ? `: ${change}` : ""),
+    el("h3", {}, `Finding ${finding.rank}`, change ? [": ", el("bdi", {}, change)] : ""),
     badge(finding.status, finding.conflict),
   );
 }
 
 function notices() {
   const { decided } = finding;
+  const chosen = decided?.labels?.length ? el("bdi", {}, decided.labels.join(" ")) : null;
   return [
     finding.conflict
       ? el(
@@ -125,12 +126,10 @@ function notices() {
       ? el(
           "p",
           { class: "soft" },
-          `${finding.status} by ${decided.reviewer ?? "?"}, ${clock(decided.time)}`,
-          finding.status === "rejected" && decided.labels?.length
-            ? `: given labels kept, ${decided.labels.join(" ")}`
-            : decided.labels?.length
-              ? ` as ${decided.labels.join(" ")}`
-              : "",
+          `${finding.status} by `,
+          el("bdi", {}, decided.reviewer ?? "?"),
+          `, ${clock(decided.time)}`,
+          chosen ? [finding.status === "rejected" ? ": given labels kept, " : " as ", chosen] : null,
         )
       : null,
     finding.note ? el("p", { class: "note", dir: "auto" }, el("strong", {}, "Note: "), finding.note) : null,
@@ -168,7 +167,7 @@ function changes() {
     { class: "diffs" },
     table(shown.labels, draft.isMoved ? "your change" : "proposed"),
     isOther && !draft.isMoved
-      ? el("p", { class: "soft" }, `Decided: tokens ${decided.start}:${decided.stop} have the labels ${decided.labels.join(" ")}`)
+      ? el("p", { class: "soft" }, `Decided: tokens ${decided.start}:${decided.stop} have the labels `, el("bdi", {}, decided.labels.join(" ")))
       : null,
   );
 }

@@ -17,17 +17,17 @@ const more = byId("preview-more");
 let now = { places: [], off: new Set(), rest: null, isAll: null, noun: "occurrence", action: () => {} };
 
 /**
- * Open the dialog. `rows` are {before, tokens, after, start, sentence, labels, proposed, status, isTicked}; a row is
- * selected at first unless `isTicked` is false or it was decided already. `rest` describes the rows that are still to be
- * loaded, {number, ticked, load(isWanted)}, or is null. `noun` names a row. `action(chosen)` gets the rows that are selected
- * when the dialog is confirmed.
+ * Open the dialog. `about` is text, or elements. `rows` are {before, tokens, after, start, sentence, labels, proposed,
+ * status, isTicked}; a row is selected at first unless `isTicked` is false or it was decided already. `rest` describes the
+ * rows that are still to be loaded, {number, ticked, load(isWanted)}, or is null. `noun` names a row. `action(chosen)` gets
+ * the rows that are selected when the dialog is confirmed.
  */
 export function preview({ title, about, rows, rest = null, noun, verb }, action) {
   const own = { places: [], off: new Set(), rest, isAll: null, isWanted: true, noun, action };
   now = own;
   add(own, rows);
   byId("preview-title").textContent = title;
-  byId("preview-about").textContent = about;
+  fill(byId("preview-about"), about);
   byId("preview-apply").dataset.verb = verb;
   fill(list);
   showMore();
