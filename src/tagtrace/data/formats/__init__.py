@@ -134,6 +134,10 @@ def _is_cas_json(line: bytes) -> bool:
     return _CAS_KEY.match(line) is not None
 
 
+def _is_webanno_tsv(line: bytes) -> bool:
+    return line.removeprefix(b"\xef\xbb\xbf").startswith(b"#FORMAT=WebAnno TSV")
+
+
 def _is_parquet(line: bytes) -> bool:
     return line.startswith((b"PAR1\x15", b"ARROW1\0\0", b"\xff\xff\xff\xff"))
 
@@ -176,6 +180,7 @@ FORMATS: dict[str, Format] = {
         Format("docbin", "rows", "spaCy's DocBin", "tagtrace.data.formats.docbin", (".spacy",), _is_docbin, "spacy"),
         Format("xmi", "marked", "UIMA CAS XMI of INCEpTION", "tagtrace.data.formats.xmi", (".xmi",), _is_xmi),
         Format("cas-json", "marked", "UIMA CAS JSON of INCEpTION", "tagtrace.data.formats.cas_json", (), _is_cas_json),
+        Format("webanno-tsv", "marked", "WebAnno TSV of INCEpTION", f"{__name__}.webanno_tsv", begins=_is_webanno_tsv),
         Format("doccano", "marked", "doccano's JSON lines", "tagtrace.data.formats.doccano", begins=_is_doccano,
                fresh=True, named=(".jsonl",)),
         Format("brat", "folder", "brat standoff", "tagtrace.data.formats.brat", (".ann",), fresh=True),
