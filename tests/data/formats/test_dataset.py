@@ -144,12 +144,22 @@ def test_several_splits_are_refused_with_their_folders(tmp_path: Path) -> None:
         ("{", "state.json: not valid JSON"),
         ("[]", "state.json: the document should be"),
         ("{}", "state.json: the key _data_files is missing; save the dataset again"),
-        ('{"_data_files": []}', "state.json: names no arrow files"),
-        ('{"_data_files": [{"filename": 1}]}', "state.json: _data_files.0.filename should be a valid string"),
-        ('{"_data_files": [{"filename": "../sea.arrow"}]}', "names '../sea.arrow', which is no file of the folder"),
-        ('{"_data_files": [{"filename": "A"}, {"filename": "A"}]}', "names a file twice"),
-        ('{"_data_files": [{"filename": "A"}], "_indices_data_files": [{"filename": "A"}]}', "an order of the rows"),
-        ('{"_data_files": [{"filename": "state.json"}]}', "cannot be read as parquet or arrow"),
+        ('{"_data_files": []}', "state.json: the key _fingerprint is missing"),
+        ('{"_fingerprint": "a", "_data_files": []}', "state.json: names no arrow files"),
+        (
+            '{"_fingerprint": "a", "_data_files": [{"filename": 1}]}',
+            "state.json: _data_files.0.filename should be a valid string",
+        ),
+        (
+            '{"_fingerprint": null, "_data_files": [{"filename": "../sea.arrow"}]}',
+            "names '../sea.arrow', which is no file of the folder",
+        ),
+        ('{"_fingerprint": "a", "_data_files": [{"filename": "A"}, {"filename": "A"}]}', "names a file twice"),
+        (
+            '{"_fingerprint": "a", "_data_files": [{"filename": "A"}], "_indices_data_files": [{"filename": "A"}]}',
+            "an order of the rows",
+        ),
+        ('{"_fingerprint": "a", "_data_files": [{"filename": "state.json"}]}', "cannot be read as parquet or arrow"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, state: str, message: str) -> None:

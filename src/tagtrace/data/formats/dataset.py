@@ -51,7 +51,7 @@ class DatasetState(Document):
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {**Document.__pydantic_config__, "extra": "ignore"}
     _data_files: tuple[DataFile, ...]
-    _fingerprint: str | None = None
+    _fingerprint: str | None
     _indices_data_files: tuple[DataFile, ...] | None = None
     """Older versions may have saved an order of the rows apart from them."""
 
@@ -134,8 +134,8 @@ def _read(source: SourceFolder, name: str, kind: type[T]) -> T:
 
 def _with_new_fingerprint(state: str, made: Mapping[str, bytes]) -> str:
     """``state.json`` with a fingerprint made of the old one and the new files; one that is null stays."""
-    span = member_spans(state).get("_fingerprint")
-    if span is None or state[span[0]] != '"':
+    span = member_spans(state)["_fingerprint"]
+    if state[span[0]] != '"':
         return state
     digest = sha256(state[slice(*span)].encode())
     for data in made.values():
