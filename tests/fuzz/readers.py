@@ -18,7 +18,7 @@ from tagtrace.findings.spreadsheet import read_csv
 from tagtrace.index.files import map_tensors
 from tagtrace.tagger.encoders.vectors import Vectors
 from tests.data.formats.brat_standoff import check_relabelled, files_of
-from tests.fuzz import annotated, cas, pieces, tables
+from tests.fuzz import annotated, cas, dataset_folders, pieces, tables, webanno
 from tests.fuzz.brat_folders import brat_folder, unpacked
 from tests.fuzz.documents import document, example, parse, schemas
 
@@ -164,6 +164,8 @@ READERS = (
     *(Reader(name, tables.file_of(name), tables.reader_of(name), kind.suffix) for name, kind in tables.KINDS.items()),
     Reader("prodigy", annotated.either(annotated.prodigy), annotated.prodigy_relabelled),
     Reader("label-studio", annotated.either(annotated.label_studio), annotated.label_studio_relabelled),
+    Reader("webanno-tsv", webanno.webanno, webanno.relabelled, ".tsv"),
+    Reader("dataset", dataset_folders.dataset_folder, dataset_folders.relabelled),
     Reader("findings", _text(_lines(Finding)), read_findings),
     Reader("changes", _text(_lines(Change)), read_changes),
     Reader("csv", _text(_csv), read_csv, errors=(ValueError,)),

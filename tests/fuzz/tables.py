@@ -192,7 +192,7 @@ def parquet(rng: Random) -> bytes:
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet as pq  # noqa: PLC0415
 
-    table, sink = _table(rng), pa.BufferOutputStream()
+    table, sink = dataset_table(rng), pa.BufferOutputStream()
     if rng.random() < 0.3:
         new = rng.choice((pa.ipc.new_stream, pa.ipc.new_file))
         with new(sink, table.schema) as writer:
@@ -211,7 +211,7 @@ def parquet(rng: Random) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _table(rng: Random) -> Any:
+def dataset_table(rng: Random) -> Any:
     import pyarrow as pa  # noqa: PLC0415
 
     rows = [sentence(rng) for _ in range(rng.randint(1, 8))]

@@ -83,7 +83,7 @@ def format_of(path: Path, name: str) -> Format:
             raise OptionError(f"data cannot be converted to {name!r}; choose one of {', '.join(FRESH_NAMES)}")
         return FORMATS[name]
     ending, formats = path.name.lower().removesuffix(".gz"), [FORMATS[one] for one in FRESH_NAMES]
-    possible = [one for one in formats if one.kind != "folder" and ending.endswith((*one.endings, *one.named, "\0"))]
+    possible = [one for one in formats if not one.is_folder and ending.endswith((*one.endings, *one.named, "\0"))]
     if len(possible) != 1:
         names = ", ".join(one.name for one in possible) or ", ".join(FRESH_NAMES)
         raise OptionError(f"{path}: its name does not say its format; name one of {names}")
@@ -92,13 +92,13 @@ def format_of(path: Path, name: str) -> Format:
 
 def is_folder(name: str | None) -> bool:
     """Whether new data of a format is a folder; no name of a path says so."""
-    return name is not None and FORMATS[name].kind == "folder"
+    return name is not None and FORMATS[name].is_folder
 
 
 def check_target(corpus: Corpus, path: Path, found: Format, *, overwrite: bool) -> None:
     """Raise if converted data may not be written to ``path``."""
     what, inputs = "the converted data", {"the data": corpus.path}
-    if found.kind == "folder":
+    if found.is_folder:
         check_not_input(what, path, inputs)
     else:
         check_outputs({what: path}, inputs, overwrite=overwrite)
@@ -136,7 +136,7 @@ class _Comparison:
 
     def __init__(self, corpus: Corpus, texts: Sequence[FreshText], found: Format, path: Path) -> None:
         self.corpus, self.texts, self.format, self.path = corpus, texts, found, path
-        self.is_text = found.kind in ("marked", "folder")
+        self.is_text = found.is_marked
 
     def notes(self) -> Iterator[str]:
         """What was lost; raises DataError if it is a label, or a token of a format that has its own."""

@@ -9,8 +9,8 @@ from tagtrace._checks import OptionError
 from tagtrace.data.schemes import named_scheme
 
 FORMAT_NAMES = (
-    "auto", "conll", "jsonl", "conllu", "parquet", "docbin", "xmi", "cas-json", "doccano", "brat", "prodigy",
-    "label-studio",
+    "auto", "conll", "jsonl", "conllu", "parquet", "dataset", "docbin", "xmi", "cas-json", "webanno-tsv", "doccano",
+    "brat", "prodigy", "label-studio",
 )  # fmt: skip
 """``auto`` and the names of all formats (``formats``)."""
 

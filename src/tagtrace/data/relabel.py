@@ -11,10 +11,10 @@ from itertools import chain
 from pathlib import Path
 
 from tagtrace._checks import DataError, at
-from tagtrace.data.corpus import Corpus, normalise_row, open_reader
+from tagtrace.data.corpus import Corpus, normalise_row, open_reader, open_source
 from tagtrace.data.schemes import ROLES, LabelError, denormalise, normalise, segments, violations
 from tagtrace.data.sentence import Segment, Sentence
-from tagtrace.data.source import Row, SourceFile
+from tagtrace.data.source import Row
 
 
 def relabel(raw: Sequence[str], wanted: Sequence[str], scheme: str) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class WantedLabels:
 def wanted_rows(corpus: Corpus, labels: Sequence[Sequence[str]]) -> Iterator[tuple[Row, list[str] | None]]:
     """Each row of the file with the labels it should have (None: keep its labels)."""
     wanted = WantedLabels(corpus, labels)
-    for row in open_reader(SourceFile(corpus.path), corpus.options):
+    for row in open_reader(open_source(corpus.path), corpus.options):
         yield row, wanted.take(row)
     wanted.check_all_taken()
 

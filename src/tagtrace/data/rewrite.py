@@ -13,7 +13,7 @@ from typing import TypeVar
 from tagtrace._files import check_outputs, copy_file, file_moved_when_whole
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.formats import FORMATS, Format
-from tagtrace.data.marked.folders import check_folder_target, check_unchanged, write_folder
+from tagtrace.data.marked.folders import check_folder_target, check_unchanged, write_changed, write_folder
 from tagtrace.data.marked.mark_edits import write_marked
 from tagtrace.data.relabel import changed_labels
 from tagtrace.data.source import SourceFile, compressed
@@ -33,8 +33,10 @@ def write_corpus(corpus: Corpus, target: str | Path) -> int:
     """
     check_source(corpus)
     found = FORMATS[corpus.format]
-    if found.kind == "folder":
+    if found.kind == "marked-folder":
         return write_folder(found.load(), corpus, Path(target))
+    if found.kind == "rows-folder":
+        return _write_rows_folder(found, corpus, Path(target))
     if found.kind == "marked" and corpus.options.labelled:
         return write_marked(found.load(), corpus, target)
     changes = changed_labels(corpus) if corpus.options.labelled else iter(())
@@ -62,6 +64,14 @@ def _write_rows(found: Format, corpus: Corpus, target: str | Path, changes: Chan
     return sum(map(len, by_row.values()))
 
 
+def _write_rows_folder(found: Format, corpus: Corpus, target: Path) -> int:
+    """A folder of which the files with changes are written anew."""
+    check_folder_target(corpus, target, overwrite=True)
+    source, by_row = SourceFolder(corpus.path), dict(changed_labels(corpus) if corpus.options.labelled else ())
+    write_changed(source, corpus, found.load().edited(source, corpus, by_row) if by_row else {}, target)
+    return sum(map(len, by_row.values()))
+
+
 def _write_lines(found: Format, corpus: Corpus, target: str | Path, changes: Changes) -> int:
     num_changed, edit_line = 0, found.load().edit_line
 
@@ -77,7 +87,7 @@ def _write_lines(found: Format, corpus: Corpus, target: str | Path, changes: Cha
 def check_copy(corpus: Corpus, target: Path, others: Mapping[str, Path], *, overwrite: bool) -> None:
     """Raise, before any work is done, if a copy of a corpus, or one of ``others`` beside it, may not be written."""
     inputs = {"the data to fix": corpus.path}
-    if FORMATS[corpus.format].kind != "folder":
+    if not FORMATS[corpus.format].is_folder:
         check_outputs({"the data": target, **others}, inputs, overwrite=overwrite)
         return
     check_outputs(others, inputs, overwrite=overwrite, folders={"the data": target})
@@ -86,7 +96,7 @@ def check_copy(corpus: Corpus, target: Path, others: Mapping[str, Path], *, over
 
 def check_source(corpus: Corpus) -> None:
     """Raise if the corpus's file or folder is gone or has changed since it was read."""
-    if FORMATS[corpus.format].kind == "folder":
+    if FORMATS[corpus.format].is_folder:
         check_unchanged(SourceFolder(corpus.path), corpus)
         return
     source = SourceFile(corpus.path)

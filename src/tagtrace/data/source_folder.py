@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from tagtrace._checks import DataError, at
-from tagtrace._documents import check_regular_file, check_stays_inside, read_regular_file
+from tagtrace._documents import MAX_BYTES, check_regular_file, check_stays_inside, read_regular_file
 from tagtrace._folders import Product
 
 MAX_DEPTH, MAX_FILES = 64, 200_000
@@ -55,11 +55,11 @@ class SourceFolder:
             whole.update(os.fsencode(name) + b"\0" + self._digests[name])
         return whole.hexdigest()
 
-    def read(self, name: str) -> bytes:
-        """The bytes of a file."""
+    def read(self, name: str, max_bytes: int = MAX_BYTES) -> bytes:
+        """The bytes of a file, which may not have more than ``max_bytes``."""
         with self._readable(name):
             check_stays_inside(self.path / name, self.path)
-            data = read_regular_file(self.path / name)
+            data = read_regular_file(self.path / name, max_bytes)
         self._note(name, hashlib.sha256(data).digest())
         return data
 

@@ -85,7 +85,7 @@ def summarise(corpus: Corpus) -> Summary:
 
 
 def _place(corpus: Corpus, column: int | None, key: str | None) -> str:
-    if FORMATS[corpus.format].kind in ("marked", "folder"):
+    if FORMATS[corpus.format].is_marked:
         return "marked texts"
     has_columns = corpus.format in ("conll", "conllu") and column is not None
     return f"column {column}" if has_columns else f"key {key}"

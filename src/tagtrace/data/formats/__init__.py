@@ -1,13 +1,17 @@
 """The formats of data files: how each is recognised, and the module that reads and writes it.
 
-A module is imported when a file of its format is met. There are four kinds:
+A module is imported when a file of its format is met. There are five kinds:
 
 lines   ``open_rows(texts, options, path)`` reads rows from numbered lines, ``edit_line(text, labels, corpus, number)``
         changes the labels of one line. Files are streamed.
 marked  ``texts`` and ``edited`` of ``marked.marks.MarkedFormat``: texts in which characters are marked.
 rows    ``open_rows(data, options, path)`` reads rows from the bytes of a file, ``edited(data, corpus, changes)`` gives
         the bytes with changed labels, by the number of the row and their place in it.
-folder  ``texts`` and ``edited`` of ``marked.text.MarkedFolderFormat``: a folder of files with marked texts.
+marked-folder
+        ``texts`` and ``edited`` of ``marked.marks.MarkedFolderFormat``: a folder of files with marked texts.
+rows-folder
+        ``open_folder(source, options)`` reads rows from a folder, numbered through all files, ``edited(source, corpus,
+        changes)`` gives the files that change, by their names.
 
 A format that data can be converted to has ``fresh=True`` in its entry and this function in its module:
 
@@ -37,7 +41,7 @@ from tagtrace.data.options import ReadOptions
 from tagtrace.data.source import Row, SourceFile
 from tagtrace.data.source_folder import SourceFolder
 
-Kind = Literal["lines", "marked", "rows", "folder"]
+Kind = Literal["lines", "marked", "rows", "marked-folder", "rows-folder"]
 
 
 class Reader(Protocol):
@@ -72,12 +76,23 @@ class Format:
     """How the names of its files end, before ``.gz``."""
     begins: Callable[[bytes], bool] | None = None
     """Whether a file is of this format, by its first lines up to one that is neither blank nor only opens JSON."""
+    holds: Callable[[SourceFolder], bool] | None = None
+    """Whether a folder is of this format, by the names of its files."""
     extra: str = ""
     """What of tagtrace to install, if it needs packages that the core does without."""
     fresh: bool = False
     """Whether its module has ``fresh``: data can be converted to it."""
     named: tuple[str, ...] = ()
     """How other names of new files may end; an ending of several formats names none of them."""
+
+    @property
+    def is_folder(self) -> bool:
+        return self.kind in ("marked-folder", "rows-folder")
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether characters of texts are marked."""
+        return self.kind in ("marked", "marked-folder")
 
     def load(self) -> Any:
         """Its module."""
@@ -91,7 +106,7 @@ class Format:
 
     def open(self, source: SourceFile, lines: Iterator[bytes], options: ReadOptions) -> Reader:
         """The reader for a file of this format."""
-        if self.kind == "folder":
+        if self.is_folder:
             raise DataError(f"{at(source.path)}: is a file, but {self.what} is a folder; give the folder that it is in")
         if self.kind == "marked":
             return MarkedReader(self.load(), source, lines, options)
@@ -101,8 +116,10 @@ class Format:
 
     def open_folder(self, source: SourceFolder, options: ReadOptions) -> Reader:
         """The reader for a folder of this format."""
-        if self.kind != "folder":
+        if not self.is_folder:
             raise DataError(f"{at(source.path)}: cannot be read: Is a directory; {self.what} is a file, so give that")
+        if self.kind == "rows-folder":
+            return self.load().open_folder(source, options)
         return FolderReader(self.load(), source, options)
 
 
@@ -134,12 +151,24 @@ def _is_cas_json(line: bytes) -> bool:
     return _CAS_KEY.match(line) is not None
 
 
+def _is_webanno_tsv(line: bytes) -> bool:
+    return line.removeprefix(b"\xef\xbb\xbf").startswith(b"#FORMAT=WebAnno TSV")
+
+
 def _is_parquet(line: bytes) -> bool:
     return line.startswith((b"PAR1\x15", b"ARROW1\0\0", b"\xff\xff\xff\xff"))
 
 
 def _is_docbin(line: bytes) -> bool:
     return line.startswith(b"x\x9c")  # zlib, and no UTF-8
+
+
+def _holds_brat(source: SourceFolder) -> bool:
+    return any(name.lower().endswith(".ann") for name in source.names)
+
+
+def _holds_dataset(source: SourceFolder) -> bool:
+    return "dataset_dict.json" in source or ("state.json" in source and "dataset_info.json" in source)
 
 
 def _is_prodigy(line: bytes) -> bool:
@@ -172,13 +201,18 @@ FORMATS: dict[str, Format] = {
                fresh=True, named=(".jsonl",)),
         Format("conllu", "rows", "CoNLL-U with entities in MISC", "tagtrace.data.formats.conllu", endings=(".conllu",)),
         Format("parquet", "rows", "Hugging Face datasets as parquet or arrow", "tagtrace.data.formats.parquet",
-               (".parquet", ".arrow"), _is_parquet, "formats"),
-        Format("docbin", "rows", "spaCy's DocBin", "tagtrace.data.formats.docbin", (".spacy",), _is_docbin, "spacy"),
+               (".parquet", ".arrow"), _is_parquet, extra="formats"),
+        Format("docbin", "rows", "spaCy's DocBin", "tagtrace.data.formats.docbin", (".spacy",), _is_docbin,
+               extra="spacy"),
         Format("xmi", "marked", "UIMA CAS XMI of INCEpTION", "tagtrace.data.formats.xmi", (".xmi",), _is_xmi),
         Format("cas-json", "marked", "UIMA CAS JSON of INCEpTION", "tagtrace.data.formats.cas_json", (), _is_cas_json),
+        Format("webanno-tsv", "marked", "WebAnno TSV of INCEpTION", f"{__name__}.webanno_tsv", begins=_is_webanno_tsv),
         Format("doccano", "marked", "doccano's JSON lines", "tagtrace.data.formats.doccano", begins=_is_doccano,
                fresh=True, named=(".jsonl",)),
-        Format("brat", "folder", "brat standoff", "tagtrace.data.formats.brat", (".ann",), fresh=True),
+        Format("brat", "marked-folder", "brat standoff", "tagtrace.data.formats.brat", (".ann",),
+               holds=_holds_brat, fresh=True),
+        Format("dataset", "rows-folder", "a saved Hugging Face dataset", "tagtrace.data.formats.dataset",
+               holds=_holds_dataset, extra="formats"),
         Format("prodigy", "marked", "Prodigy's JSON lines", "tagtrace.data.formats.prodigy", begins=_is_prodigy),
         Format("label-studio", "marked", "Label Studio's JSON", f"{__name__}.label_studio", begins=_is_label_studio),
     )
@@ -200,9 +234,9 @@ def folder_format(source: SourceFolder, name: str) -> Format:
     if name != "auto":
         return FORMATS[name]
     for one in reversed(FORMATS.values()):
-        if one.kind == "folder" and any(each.lower().endswith(one.endings) for each in source.names):
+        if one.holds is not None and one.holds(source):
             return one
     raise DataError(
         f"{at(source.path)}: cannot be read: Is a directory, without files that end with .ann; give a data file, or "
-        "the folder of a brat corpus"
+        "the folder of a brat corpus or of a saved dataset (with state.json and dataset_info.json)"
     )

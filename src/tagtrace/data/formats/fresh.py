@@ -50,7 +50,7 @@ class FreshText:
 
 def fresh_texts(corpus: Corpus) -> list[FreshText]:
     """All that a corpus has, to be written in another format."""
-    if FORMATS[corpus.format].kind in ("marked", "folder"):
+    if FORMATS[corpus.format].is_marked:
         whole = _whole_texts(corpus)
         if whole is not None:
             return whole

@@ -41,19 +41,24 @@ def open_rows(data: bytes, options: ReadOptions, path: Path) -> ParquetReader:
 class ParquetReader(JsonlReader):
     """Iterate to get the rows of a table; the attributes report what was found on the way."""
 
-    def __init__(self, data: bytes, options: ReadOptions, path: Path) -> None:
+    def __init__(self, data: bytes, options: ReadOptions, path: Path, features: object = None) -> None:
+        """``features`` are those that something else than the file says it has."""
         with _pyarrow(path):
-            schema, self._read = _opened(data)
+            schema, _ = _opened(data)
             _column(schema, options.tokens_key, ("string",), path, "tokens_key")
             if options.labelled:
                 key = options.labels_key or _labels_key(schema, options.tokens_key, path)
                 _column(schema, key, ("string", "int"), path, "labels_key")
-                names = options.labels or _class_names(schema, key, path)
+                names = options.labels or class_names(features, key, path) or _names_in(schema, key, path)
                 options = replace(options, labels_key=key, labels=names)
             wanted = [options.tokens_key, *([options.labels_key] if options.labelled else [])]
             wanted += [one for one in ("id", *DOCUMENT_KEYS) if one not in wanted and _is_a_name(schema, one)]
         super().__init__((), options, path)
-        self._wanted, self._size = wanted, len(data)
+        self._wanted, self._data, self._schema = wanted, data, schema
+
+    def tables(self) -> Iterator[tuple[Path, bytes]]:
+        """All files with their paths, in the order of their rows."""
+        yield self._path, self._data
 
     def __iter__(self) -> Iterator[Row]:
         number = 0
@@ -67,28 +72,42 @@ class ParquetReader(JsonlReader):
 
     def _columns(self) -> Iterator[list[list[Any]]]:
         """The values of the columns that are wanted, some rows at a time."""
-        with _pyarrow(self._path):
-            num_values = 0
-            for batch in self._read(self._wanted):
-                batch.validate(full=True)  # offsets lie within buffers, strings are UTF-8
-                num_values += batch.num_rows + len(batch.column(self.options.tokens_key).flatten())
-                _check_number(num_values, self._size)
-                yield [batch.column(name).to_pylist() for name in self._wanted]
+        for path, data in self.tables():
+            with _pyarrow(path):
+                (schema, read), num_values = _opened(data), 0
+                if not schema.equals(self._schema):
+                    raise ValueError("its columns are others than those of the first file")
+                for batch in read(self._wanted):
+                    batch.validate(full=True)  # offsets lie within buffers, strings are UTF-8
+                    num_values += batch.num_rows + len(batch.column(self.options.tokens_key).flatten())
+                    _check_number(num_values, len(data))
+                    yield [batch.column(name).to_pylist() for name in self._wanted]
 
 
-def edited(data: bytes, corpus: Corpus, changes: Mapping[int, Mapping[int, str]]) -> bytes:
-    """The file with new labels, by the number of the row, counted from 1, and their place in it."""
+def num_rows(data: bytes, path: Path) -> int:
+    """The number of rows of a file."""
+    with _pyarrow(path):
+        if _is_parquet(data):
+            return parquet.ParquetFile(pa.BufferReader(data)).metadata.num_rows
+        return sum(batch.num_rows for batch in _batches(_arrow_reader(data)))
+
+
+def edited(data: bytes, corpus: Corpus, changes: Mapping[int, Mapping[int, str]], before: int = 0) -> bytes:
+    """The file with new labels, by the number of the row and their place in it.
+
+    Rows are counted from 1, and ``before`` is the number of those in files before this one.
+    """
     with _pyarrow(corpus.path):
         sink = pa.BufferOutputStream()
-        (_write_parquet if _is_parquet(data) else _write_arrow)(data, sink, _Labels(corpus, changes))
+        (_write_parquet if _is_parquet(data) else _write_arrow)(data, sink, _Labels(corpus, changes, before))
         return sink.getvalue().to_pybytes()
 
 
 class _Labels:
     """Puts the new labels into tables that are handed to it in the order of the file."""
 
-    def __init__(self, corpus: Corpus, changes: Mapping[int, Mapping[int, str]]) -> None:
-        self._corpus, self._changes, self._row = corpus, changes, 0
+    def __init__(self, corpus: Corpus, changes: Mapping[int, Mapping[int, str]], before: int) -> None:
+        self._corpus, self._changes, self._row = corpus, changes, before
 
     def put(self, table: Any) -> Any:
         """A table or a batch with its new labels."""
@@ -268,13 +287,18 @@ def _names(schema: Any) -> str:
     return shown(", ".join(schema.names), limit=80)
 
 
-def _class_names(schema: Any, key: str, path: Path) -> tuple[str, ...] | None:
-    """The names of labels that are numbers, from the metadata of ``datasets``; None if it has none."""
+def _names_in(schema: Any, key: str, path: Path) -> tuple[str, ...] | None:
+    """The names of labels in the metadata that ``datasets`` gives a schema; None if it has none."""
     try:
-        found = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-        feature = found["info"]["features"][key]
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
     except (ValueError, RecursionError, KeyError, TypeError):
         return None
+    return class_names(features, key, path)
+
+
+def class_names(features: object, key: str, path: Path) -> tuple[str, ...] | None:
+    """The names of labels that are numbers, from features as ``datasets`` writes them; None if they have none."""
+    feature = features.get(key) if isinstance(features, dict) else None
     if isinstance(feature, list) and len(feature) == 1:
         feature = {"feature": feature[0]}
     inner = feature.get("feature") if isinstance(feature, dict) else None

@@ -1,4 +1,4 @@
-"""Writing copies of folders of marked texts in which the marks that changed are changed."""
+"""Writing copies of data folders in which what changed is changed."""
 
 from __future__ import annotations
 
@@ -50,6 +50,12 @@ def write_folder(kind: MarkedFolderFormat, corpus: Corpus, target: Path) -> int:
     if corpus.options.labelled:
         edits, num_changed = edits_of(kind.texts(source, corpus.options), corpus)
         changed = dict(kind.edited(source, corpus.options, edits))
+    write_changed(source, corpus, changed, target)
+    return num_changed
+
+
+def write_changed(source: SourceFolder, corpus: Corpus, changed: Mapping[str, bytes], target: Path) -> None:
+    """Write a copy of a folder in which some files, by their names, have other bytes."""
     check_unchanged(source, corpus)
     product = DataFolder.of(source.names)
     with folder_moved_when_whole(target, overwrite=True, product=product, source=corpus.path) as aside:
@@ -60,7 +66,6 @@ def write_folder(kind: MarkedFolderFormat, corpus: Corpus, target: Path) -> int:
                 place.write_bytes(changed[name])
             else:
                 source.copy(name, place)
-    return num_changed
 
 
 def write_files(files: Mapping[str, bytes], folder: Path) -> None:
