@@ -31,8 +31,8 @@ class HeadChange:
         before, after = (f"{100 * f1:.2f}" for f1 in (self.f1_before, self.f1_after))
         if self.is_new:
             return (
-                "spaCy's own ner has no scores of labels, so the index has a new CRF head, fitted on spaCy's vectors; it "
-                f"differs from spaCy's own predictions {counts} is {before} by spaCy and {after} by this head"
+                "spaCy's own ner has no scores of labels, so the index has a new CRF head, fitted on spaCy's vectors; "
+                f"it differs from spaCy's own predictions {counts} is {before} by spaCy and {after} by this head"
             )
         return f"the refit of the head changes the predictions {counts} was {before} and is {after}"
 

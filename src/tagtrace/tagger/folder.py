@@ -156,8 +156,8 @@ def load_tagger(folder: str | Path, *, pooling: Pooling | None = None) -> Tagger
 
     This may be a Hugging Face token classifier as ``save_pretrained`` wrote it, or its name in the local cache; nothing
     is downloaded. ``pooling`` says which pieces of a word its features come from: ``first`` (the default), ``last`` or
-    the ``mean``, as it was trained. Or it may be a spaCy pipeline with ``ner``, as ``to_disk`` wrote it: its head is new,
-    and ``refit_tagger`` or ``build_index`` fits it.
+    the ``mean``, as it was trained. Or it may be a spaCy pipeline with ``ner``, as ``to_disk`` wrote it: its head is
+    new, and ``refit_tagger`` or ``build_index`` fits it.
     """
     folder = Path(folder)
     restore_folder(folder)

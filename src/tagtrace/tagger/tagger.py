@@ -69,8 +69,8 @@ class Tagger(nn.Module):
         """Raise unless the head has been fitted to training data."""
         if not self.is_fitted:
             raise TaggerError(
-                f"{self.folder or 'the tagger'}: the ner of a spaCy pipeline has no scores of labels, so it has a new head "
-                "here, which is not fitted yet; build an index of it, or refit it on its training data and use that"
+                f"{self.folder or 'the tagger'}: the ner of a spaCy pipeline has no scores of labels, so it has a new "
+                "head here, which is not fitted yet; build an index of it, or refit it on its training data first"
             )
 
     @property

@@ -84,8 +84,8 @@ class Pipeline(Encoder):
         except Exception as error:  # spaCy and damaged files raise many kinds
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise EncoderError(
-                f"{self.folder}: cannot be loaded as a spaCy pipeline ({reason}); give the folder that to_disk wrote, or"
-                " save it again with this version of spaCy"
+                f"{self.folder}: cannot be loaded as a spaCy pipeline ({reason}); give the folder that to_disk wrote,"
+                " or save it again with this version of spaCy"
             ) from error
         if not np.isfinite(features).all():
             raise EncoderError(f"{self.folder}: its weights are not finite numbers; train the pipeline again")
@@ -176,7 +176,8 @@ def _load(folder: Path, config: PipelineConfig) -> _Loaded:
     sample = [Doc(nlp.vocab, words=list(PROBE))]
     vectors = None
     if config.tok2vec is not None:
-        vectors = nlp.add_pipe("tok2vec", name=config.tok2vec, config={"model": config.tok2vec_model}).model
+        tok2vec: Any = nlp.add_pipe("tok2vec", name=config.tok2vec, config={"model": config.tok2vec_model})
+        vectors = tok2vec.model
         load_weights(folder / config.tok2vec / "model", vectors, sample)
     ner: Any = nlp.add_pipe("ner", name=config.ner, config={"model": config.ner_model})
     ner.moves.initialize_actions(_moves(folder / config.ner / "moves"))

@@ -69,11 +69,11 @@ def read_pipeline_config(folder: Path) -> PipelineConfig:
 
 def _parsed(folder: Path) -> dict[str, Any]:
     """The configuration as it stands: no variable in it is replaced."""
-    from spacy import Config  # noqa: PLC0415  (an optional dependency, and slow to import)
+    from spacy.util import load_config_from_str  # noqa: PLC0415  (an optional dependency, and slow to import)
 
     path = folder / CONFIG
     try:
-        return Config().from_str(read_regular_file(path, _MAX_BYTES).decode("utf-8"), interpolate=False)
+        return load_config_from_str(read_regular_file(path, _MAX_BYTES).decode("utf-8"), interpolate=False)
     except Exception as error:  # of the parser there are many kinds
         reason = " ".join(str(error).split())[:160]
         raise EncoderError(f"{path}: cannot be read ({reason}); give the folder that to_disk wrote") from None
@@ -103,15 +103,17 @@ def _find_ner(folder: Path, names: list[str], components: dict[str, Any]) -> str
 
 
 def _layers(found: Any, config: dict[str, Any], allowed: set[str] | frozenset[str]) -> dict[str, Any]:
-    """The description of a model, with its variables replaced; raises ValueError if it names more than spaCy's layers."""
+    """The description of a model, its variables replaced; raises ValueError if it names others than ``allowed``."""
     name = found.get("@architectures") if isinstance(found, dict) else None
-    if not isinstance(name, str) or name not in allowed:
-        listens = "transformer" in str(name).lower()
+    if "transformer" in str(name).lower():
         raise ValueError(
             "its vectors come from a transformer, whose weights spaCy saves as a pickle or with code of other packages;"
             " train a tagger with the encoder transformer:NAME_OR_DIR instead"
-            if listens
-            else f"has no tok2vec layer of spaCy's own ({str(name)[:60]!r} is not loaded); use HashEmbedCNN.v2 or Tok2Vec.v2"
+        )
+    if not isinstance(name, str) or name not in allowed:
+        raise ValueError(
+            f"has no ner on a tok2vec layer of spaCy's own ({str(name)[:60]!r} is not loaded); train it with"
+            " spacy.HashEmbedCNN.v2 or spacy.Tok2Vec.v2"
         )
     return {key: _argument(key, value, config, allowed) for key, value in found.items()}
 

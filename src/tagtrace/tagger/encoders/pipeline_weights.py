@@ -21,7 +21,7 @@ def read_msgpack(path: Path) -> dict[str, Any]:
 
     found = msgpack.unpackb(read_regular_file(path), raw=False, object_pairs_hook=dict)
     if not isinstance(found, dict):
-        raise ValueError(f"{path.name} is no map")  # noqa: TRY004
+        raise ValueError(f"{path.name} is no map")
     return found
 
 
