@@ -89,6 +89,8 @@ class Pipeline(Encoder):
             ) from error
         if not np.isfinite(features).all():
             raise EncoderError(f"{self.folder}: its weights are not finite numbers; train the pipeline again")
+        if not self.types:
+            raise EncoderError(f"{self.folder}: its ner knows no types of entities; train the pipeline first")
         self.dim = features.shape[1]
         self.register_buffer("_device", torch.empty(0), persistent=False)  # its device is where features go
 

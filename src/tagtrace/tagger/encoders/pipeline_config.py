@@ -30,7 +30,7 @@ _HARMLESS = frozenset((
 ))  # fmt: skip
 """Factories of components before ``ner`` that change neither tokens nor entities."""
 _MAX_BYTES = 1_000_000
-_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+_REFERENCE = re.compile(r"\$\{([\w.:-]+)\}")
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ def read_pipeline_config(folder: Path) -> PipelineConfig:
     names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     ner = _find_ner(folder, names, components)
     try:
+        if "tok2vec" not in _section(_section(components, ner), "model"):
+            raise ValueError("its ner has no layer tok2vec, whose vectors would be the features; train it with one")
         ner_model = _layers(_section(components, ner).get("model"), config, {_NER, LISTENER, *_TOK2VEC})
         tok2vec = _upstream(ner_model, names[: names.index(ner)], components)
         model = None if tok2vec is None else _layers(_section(components, tok2vec).get("model"), config, _TOK2VEC)
@@ -135,7 +137,7 @@ def _replaced(value: Any, config: dict[str, Any]) -> Any:
     if match is None:
         return value
     found: Any = config
-    for part in match[1].split("."):
+    for part in match[1].replace(":", ".").split("."):
         found = found.get(part) if isinstance(found, dict) else None
     if isinstance(found, dict) or "${" in str(found):
         raise ValueError(f"{value} in its configuration is not a plain value; write the value itself")
