@@ -70,6 +70,14 @@ def test_vectors_types_and_predictions_are_those_of_spacy(pipelines: PlantedPipe
     assert sum(label != "O" for labels in found for label in labels) > 20
 
 
+@pytest.mark.parametrize("name", ["components.tok2vec.model.width", "components.tok2vec.model:width"])
+def test_variables_stand_for_plain_values(pipelines: PlantedPipelines, tmp_path: Path, name: str) -> None:
+    folder = Path(shutil.copytree(pipelines.shared, tmp_path / "copy"))
+    configured('.v1"\nwidth = 24\nupstream', f'.v1"\nwidth = ${{{name}}}\nupstream')(folder)
+    text = Sentence(TEXTS[0], ())
+    assert torch.equal(tt.load_tagger(folder).features(text), tt.load_tagger(pipelines.shared).features(text))
+
+
 LAYERS: dict[str, dict[str, Any]] = {
     "multi hash": {
         "@architectures": "spacy.Tok2Vec.v2",
