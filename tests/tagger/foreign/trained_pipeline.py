@@ -12,6 +12,7 @@ import numpy as np
 import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
+from thinc.util import fix_random_seed
 
 from tagtrace.data import Sentence
 from tagtrace.data.invented import generate, write_invented
@@ -81,7 +82,7 @@ def train_pipeline(
     vectors: np.ndarray | None = None,
 ) -> Path:
     """Train a pipeline for some epochs and save it; ``vectors`` (V, d) are static vectors of the first words."""
-    spacy.util.fix_random_seed(0)
+    fix_random_seed(0)
     nlp: Any = spacy.blank("en")
     layer = tok2vec or embed_cnn()
     if is_shared:
