@@ -59,14 +59,13 @@ def _changed_map(rng: Random, data: bytes) -> bytes:
     """Another value at some place of what msgpack holds."""
     msgpack = _spacy().msgpack
     try:
-        whole = msgpack.unpackb(data, raw=False, object_pairs_hook=dict)
-        at, key = whole, None
-        while isinstance(at, dict | list) and at and (key is None or rng.random() < 0.8):
+        whole: Any = msgpack.unpackb(data, raw=False, object_pairs_hook=dict)
+        parent, key = whole, rng.choice(list(whole))
+        while isinstance(at := parent[key], dict | list) and at and rng.random() < 0.8:
             parent, key = at, rng.choice(list(at) if isinstance(at, dict) else range(len(at)))
-            at = parent[key]
         parent[key] = rng.choice((None, 0, -1, 99, "x", b"\xc0", [], [3, 8], {}, "<f8", "|O", 1.5, [at], b"1234"))
         return msgpack.packb(whole, use_bin_type=True)
-    except (ValueError, TypeError, NameError, UnicodeError):  # damaged before
+    except (ValueError, TypeError, IndexError, UnicodeError):  # damaged before
         return data
 
 

@@ -204,6 +204,19 @@ def test_train_takes_it_as_an_encoder(pipelines: PlantedPipelines, tmp_path: Pat
     assert tagger.evaluate(tt.read_corpus(pipelines.train)).segments.f1 > 0.8
 
 
+def test_no_output_lands_in_a_pipeline(pipelines: PlantedPipelines, tmp_path: Path) -> None:
+    mine = Path(shutil.copytree(pipelines.own, tmp_path / "mine"))
+    for arguments in (
+        ("train", pipelines.train, mine, "--encoder", f"spacy:{mine}", "--overwrite"),
+        ("train", pipelines.train, mine / "ner", "--encoder", f"spacy:{mine}", "--overwrite"),
+        ("index", mine, pipelines.train, mine, "--overwrite"),
+    ):
+        result = tagtrace(*arguments)
+        assert result.exit_code != 0, arguments
+        assert len(result.stderr.strip().splitlines()) == 1
+    assert {path.name for path in mine.rglob("*")} == {path.name for path in pipelines.own.rglob("*")}
+
+
 def test_an_index_knows_its_pipeline(pipelines: PlantedPipelines, tmp_path: Path) -> None:
     mine = Path(shutil.copytree(pipelines.own, tmp_path / "mine"))
     tt.build_index(tt.load_tagger(mine), tt.read_corpus(pipelines.train), tmp_path / "index")
