@@ -15,7 +15,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 LAYERS = ("data", "tagger", "index", "influence", "findings", "reproduce", "review", "cli")
 """Each may import those before it, never those after it."""
 CORE = {"torch", "numpy", "safetensors", "tagtrace"}
-ON_DEMAND = {"transformers", "tokenizers", "huggingface_hub"}
+ON_DEMAND = {"transformers", "tokenizers", "huggingface_hub", "spacy", "srsly"}
 """Imported only inside functions: most users have no need of them."""
 COMPILERS = {
     "compiled": set(),

@@ -13,11 +13,12 @@ from typing import Literal
 from tagtrace._checks import OptionError
 from tagtrace._documents import real_path, recorded_path
 
-What = Literal["data", "tagger", "folder of arrays"]
+What = Literal["data", "tagger", "folder of arrays", "pipeline"]
 _REMEDY: dict[What, str] = {
     "data": "give the file of the data",
     "tagger": "give the tagger's folder",
     "folder of arrays": "put it back",
+    "pipeline": "put it back",
 }
 
 

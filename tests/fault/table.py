@@ -80,6 +80,8 @@ CASES = (
     Case("index", "index checkpoint",
          ("index", "checkpoint", "train.conll", "out", "--pooling", "last", "--dtype", "float32", *CPU),
          ("checkpoint", "train.conll"), ("checkpoint", "train.conll"), ("out",), BUILDING),
+    Case("index", "index pipeline", ("index", "pipeline", "train.conll", "out", *CPU), ("pipeline", "train.conll"),
+         ("pipeline", "train.conll"), ("out",), BUILDING, is_slow=True),
     Case("index", "index overwrite",
          ("index", "tagger", "train.conll", "out", "--seeds", "0", "--dtype", "float32", "--overwrite", *CPU),
          ("tagger", "train.conll"), ("train.conll",), ("out",), BUILDING, replaced="plain"),

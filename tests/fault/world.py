@@ -23,6 +23,7 @@ from tagtrace.data.invented import generate
 from tagtrace.review import DecisionRequest, open_review, read_project_file
 from tests.fault import forked
 from tests.tagger.foreign.trained import random_classifier, wordpiece
+from tests.tagger.foreign.trained_pipeline import train_pipeline
 
 TYPES = ("LOC", "ORG")
 SENTENCES = {"train": 24, "dev": 8, "test": 8}
@@ -75,7 +76,7 @@ def _conll(sentences: list[Sentence]) -> Iterator[str]:
 
 
 def _extras(here: Path) -> None:
-    """The same data in other forms, vectors, arrays, edits, a checkpoint, and data where an experiment looks for it."""
+    """The same data in other forms, vectors, arrays, edits, models of other libraries, and data of an experiment."""
     splits = {name: read_corpus(here / f"{name}.conll").sentences for name in ("train", "dev", "test")}
     rows = [{"id": s.id, "document": s.document, "tokens": s.tokens, "ner_tags": s.labels} for s in splits["dev"]]
     (here / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -94,6 +95,7 @@ def _extras(here: Path) -> None:
     ]
     (here / "edits.jsonl").write_text("".join(json.dumps(edit) + "\n" for edit in edits))
     _checkpoint(here / "checkpoint", splits["train"])
+    train_pipeline(here / "pipeline", splits["train"], epochs=3)
     paper = here / "paper"
     for folder in ("conll2003", "glove"):
         (paper / folder).mkdir(parents=True)

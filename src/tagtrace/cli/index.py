@@ -70,11 +70,11 @@ from tagtrace.tagger.training import Step
 def index(tagger_folder: Path, train_file: Path, folder: Path, **values: Any) -> None:
     """Build the index of the training data TRAIN and save it as the folder OUT. The commands that explain need it.
 
-    TAGGER is the folder of a saved tagger or of a Hugging Face token classifier, which is taken as it is. The index
-    stores the features that it computes for every training token. Its head is first refitted to its
-    exact optimum on these features, because the theory of influence holds exactly only there. Then a few taggers are
-    trained for a short time, so that explanations can go through the encoder (--seeds); the index can be used without
-    them. An interrupted run resumes when the same command is run again.
+    TAGGER is the folder of a saved tagger or of a Hugging Face token classifier, which is taken as it is, or of a spaCy
+    pipeline, whose ner gets a new head. The index stores the features that it computes for every training token. Its
+    head is first refitted to its exact optimum on these features, because the theory of influence holds exactly only
+    there. Then a few taggers are trained for a short time, so that explanations can go through the encoder (--seeds);
+    the index can be used without them. An interrupted run resumes when the same command is run again.
     """
     reading = read_options(values)
     options = IndexOptions(
@@ -110,7 +110,7 @@ def note_refit(built: Index, tagger: Tagger) -> None:
         note("warning: the head was not refitted, so influence on this index is approximate")
         return
     change = head_change(built, tagger)
-    if change.num_changed:
+    if change.num_changed or change.is_new:
         note(str(change))
 
 

@@ -79,7 +79,7 @@ class EncoderName(click.types.StringParamType):
     name = "text"
 
     def places(self, name: str, value: str) -> Places:
-        given = re.sub(r"^(vectors|precomputed|transformer):", "", value)
+        given = re.sub(r"^(vectors|precomputed|transformer|spacy):", "", value)
         path = Path(given)
         if not given or not path.exists():
             return {}

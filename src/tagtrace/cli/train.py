@@ -39,8 +39,8 @@ from tagtrace.tagger.folder import PRODUCT
 @trusted_option
 @decisions_option
 @click.option("--encoder", type=EncoderName(), default="lexical", show_default=True,
-              help="Encoder, which computes features of tokens: lexical, vectors:FILE, precomputed:DIR or "
-              "transformer:NAME_OR_DIR.")  # fmt: skip
+              help="Encoder, which computes features of tokens: lexical, vectors:FILE, precomputed:DIR, "
+              "spacy:DIR or transformer:NAME_OR_DIR.")  # fmt: skip
 @click.option("--head", type=click.Choice(["crf", "softmax"]), default="crf", show_default=True,
               help="Head, which predicts labels from features: a linear-chain CRF, or softmax for each token "
               "alone.")  # fmt: skip

@@ -61,6 +61,8 @@ def build_index(
     """
     options = options or IndexOptions()
     check_type("corpus", corpus, Corpus, "give read_corpus(path)")
+    if not options.refit:
+        tagger.check_fitted()
     tagger_path = tagger_path or tagger.folder
     inputs: dict[str, str | Path] = {"the training data": corpus.path}
     if tagger_path is not None:

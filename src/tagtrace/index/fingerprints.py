@@ -13,7 +13,7 @@ from torch import Tensor
 from tagtrace._places import RecordedPlace
 from tagtrace.data.corpus import Corpus
 from tagtrace.index.manifest import DataRecord, TaggerRecord
-from tagtrace.tagger.encoders import Encoder, Transformer, Vectors
+from tagtrace.tagger.encoders import Encoder, Pipeline, Transformer, Vectors
 from tagtrace.tagger.encoders.transformer import Pooling
 from tagtrace.tagger.tagger import Tagger
 
@@ -76,6 +76,8 @@ def _encoder_options(encoder: Encoder) -> dict[str, Any]:
         return encoder.reading()
     if isinstance(encoder, Vectors):
         return {"words": encoder.words, "pos": encoder.pos}
+    if isinstance(encoder, Pipeline):
+        return {"digest": encoder.digest}
     return {}
 
 

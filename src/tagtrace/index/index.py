@@ -197,6 +197,7 @@ class Index:
         """
         tagger = self.trained_tagger(folder)
         tagger.head = deepcopy(self.head).to(tagger.device)
+        tagger.is_fitted = True
         return tagger
 
     def trained_tagger(self, folder: str | Path | None = None) -> Tagger:

@@ -26,6 +26,7 @@ from tagtrace.tagger.convex.refit import RefitOptions
 from tagtrace.tagger.encoders import ENCODERS, Transformer
 from tagtrace.tagger.encoders.transformer import Pooling
 from tagtrace.tagger.foreign.huggingface import find_checkpoint, is_checkpoint, load_checkpoint
+from tagtrace.tagger.foreign.spacy import is_pipeline, load_pipeline
 from tagtrace.tagger.head import HeadOptions, head_of
 from tagtrace.tagger.tagger import Tagger, Unit
 from tagtrace.tagger.training import TrainOptions
@@ -107,6 +108,7 @@ def save_tagger(tagger: Tagger, folder: str | Path, *, overwrite: bool = False) 
     ``overwrite`` replaces an older tagger or an empty folder, nothing else, and only if no other files are in it.
     Weights that are NaN or infinite are refused.
     """
+    tagger.check_fitted()
     tagger.check_finite(TrainingError, "train with a lower learning rate, or check the data")
     saved = TaggerDocument(
         tagtrace=__version__,
@@ -146,14 +148,16 @@ def _check_files(folder: Path, files: tuple[FileRecord, ...]) -> None:
 
 def is_tagger(folder: str | Path) -> bool:
     """Whether a folder has a tagger that ``load_tagger`` loads, sound or not."""
-    return (Path(folder) / MARKER).is_file() or is_checkpoint(Path(folder))
+    return (Path(folder) / MARKER).is_file() or is_checkpoint(Path(folder)) or is_pipeline(Path(folder))
 
 
 def load_tagger(folder: str | Path, *, pooling: Pooling | None = None) -> Tagger:
-    """Load the tagger that ``save_tagger`` wrote, or a Hugging Face token classifier as ``save_pretrained`` wrote it.
+    """Load the tagger that ``save_tagger`` wrote, or one of another library.
 
-    The latter may also be the name of a model in the local cache; nothing is downloaded. ``pooling`` says which pieces
-    of a word its features come from: ``first`` (the default), ``last`` or the ``mean``, as it was trained.
+    This may be a Hugging Face token classifier as ``save_pretrained`` wrote it, or its name in the local cache; nothing
+    is downloaded. ``pooling`` says which pieces of a word its features come from: ``first`` (the default), ``last`` or
+    the ``mean``, as it was trained. Or it may be a spaCy pipeline with ``ner``, as ``to_disk`` wrote it: its head is
+    new, and ``refit_tagger`` or ``build_index`` fits it.
     """
     folder = Path(folder)
     restore_folder(folder)
@@ -164,10 +168,14 @@ def load_tagger(folder: str | Path, *, pooling: Pooling | None = None) -> Tagger
             raise OptionError(f"{folder}: pooling {pooling} is not that of the saved tagger; leave it out")
         return tagger
     checkpoint = find_checkpoint(folder)
+    if checkpoint is None and is_pipeline(folder):
+        if pooling is not None:
+            raise OptionError(f"{folder}: a spaCy pipeline has no pooling of its own to choose; leave it out")
+        return load_pipeline(folder)
     if checkpoint is None:
         raise TaggerError(
-            f"{folder}: not a tagger (no {MARKER}); give a folder that a tagger was saved to, or a Hugging Face token "
-            "classifier"
+            f"{folder}: not a tagger (no {MARKER}); give a folder that a tagger was saved to, a Hugging Face token "
+            "classifier or a spaCy pipeline"
         )
     return load_checkpoint(checkpoint, pooling)
 

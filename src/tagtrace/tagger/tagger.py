@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from tagtrace._checks import DataError, EncoderError, OptionError, TagtraceError, at
+from tagtrace._checks import DataError, EncoderError, OptionError, TaggerError, TagtraceError, at
 from tagtrace._progress import Progress
 from tagtrace._tensor_files import not_finite
 from tagtrace.data.corpus import Corpus
@@ -56,12 +56,22 @@ class Tagger(nn.Module):
         """Where it was saved or loaded from."""
         self.record: dict[str, Any] = {}
         """How the tagger was trained and refitted; saved with it."""
+        self.is_fitted = True
+        """Whether its head has been fitted; that of a spaCy pipeline is new."""
 
     def check_finite(self, error: type[TagtraceError], remedy: str) -> None:
         """Raise if a weight is NaN or infinite."""
         name = not_finite(dict(self.named_parameters()))
         if name is not None:
             raise error(f"the weights {name} are not finite numbers; {remedy}")
+
+    def check_fitted(self) -> None:
+        """Raise unless the head has been fitted to training data."""
+        if not self.is_fitted:
+            raise TaggerError(
+                f"{self.folder or 'the tagger'}: the ner of a spaCy pipeline has no scores of labels, so it has a new "
+                "head here, which is not fitted yet; build an index of it, or refit it on its training data first"
+            )
 
     @property
     def device(self) -> torch.device:
@@ -185,6 +195,7 @@ class Tagger(nn.Module):
 
     def scores(self, batch: Sequence[Example], *, constrained: bool | None = None) -> Scores:
         """The scores of the batch's label sequences."""
+        self.check_fitted()
         return self.head.scores(self.emissions(batch), lengths_of(batch), constrained=constrained)
 
     def _batches(

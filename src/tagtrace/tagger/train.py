@@ -36,12 +36,12 @@ def train(
 ) -> Tagger:
     """Train a tagger on ``corpus``.
 
-    ``encoder`` is ``lexical``, ``vectors:FILE``, ``precomputed:DIR``, ``transformer:NAME_OR_DIR``, or an encoder. If
-    the encoder is not trainable (vectors, precomputed), only the head is fitted, exactly (``refit``). With
-    ``dev``, the epoch with the lowest loss on it is kept. Training ends with a few steps on ``trusted``, sentences
-    whose labels are known to be right, or HIDDEN (``decided_sentences``). With ``checkpoint``, a folder, a run that was
-    interrupted resumes when it is called again with the same arguments; call ``remove_checkpoint`` once the tagger is
-    saved.
+    ``encoder`` is ``lexical``, ``vectors:FILE``, ``precomputed:DIR``, ``transformer:NAME_OR_DIR``, ``spacy:DIR``, or
+    an encoder. If the encoder is not trainable (vectors, precomputed, spacy), only the head is fitted, exactly
+    (``refit``). With ``dev``, the epoch with the lowest loss on it is kept. Training ends with a few steps on
+    ``trusted``, sentences whose labels are known to be right, or HIDDEN (``decided_sentences``). With ``checkpoint``, a
+    folder, a run that was interrupted resumes when it is called again with the same arguments; call
+    ``remove_checkpoint`` once the tagger is saved.
     """
     options = options or TrainOptions()
     check_type("corpus", corpus, Corpus, "give read_corpus(path)")

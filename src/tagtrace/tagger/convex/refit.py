@@ -117,6 +117,7 @@ def refit_tagger(
     rows = tagger.rows(data.sentences if isinstance(data, Corpus) else data, progress=encoding)
     result = refit_head(tagger.head, rows.to(tagger.device), options, progress)
     tagger.head, tagger.folder = result.head, None  # what was saved is another tagger
+    tagger.is_fitted = True
     tagger.record["refit"] = {
         "options": options.to_json(),
         "objective": result.objective,

@@ -1,4 +1,4 @@
-"""Encoders: D features for each token; four kinds with one base class."""
+"""Encoders: D features for each token; five kinds with one base class."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from tagtrace._checks import OptionError
 from tagtrace.data.sentence import Sentence
 from tagtrace.tagger.encoders.base import Encoder
 from tagtrace.tagger.encoders.lexical import Lexical, LexicalOptions
+from tagtrace.tagger.encoders.pipeline import Pipeline
 from tagtrace.tagger.encoders.precomputed import Precomputed
 from tagtrace.tagger.encoders.transformer import Transformer
 from tagtrace.tagger.encoders.vectors import Vectors
 
-ENCODERS: dict[str, type[Encoder]] = {cls.kind: cls for cls in (Lexical, Vectors, Precomputed, Transformer)}
+ENCODERS: dict[str, type[Encoder]] = {cls.kind: cls for cls in (Lexical, Vectors, Precomputed, Transformer, Pipeline)}
 
 __all__ = [
     "ENCODERS",
     "Encoder",
     "Lexical",
     "LexicalOptions",
+    "Pipeline",
     "Precomputed",
     "Transformer",
     "Vectors",
@@ -30,7 +32,8 @@ __all__ = [
 
 
 def build_encoder(spec: str, sentences: Sequence[Sentence], seed: int = 0) -> Encoder:
-    """A new encoder from its name: ``lexical``, ``vectors:FILE``, ``precomputed:DIR`` or ``transformer:NAME``.
+    """A new encoder from its name: ``lexical``, ``vectors:FILE``, ``precomputed:DIR``, ``transformer:NAME`` or
+    ``spacy:DIR``.
 
     ``sentences`` are the training data, from which ``vectors`` takes the parts of speech it knows; ``seed`` is for the
     initial weights of ``lexical``.
@@ -48,4 +51,8 @@ def build_encoder(spec: str, sentences: Sequence[Sentence], seed: int = 0) -> En
         return Precomputed(Path(source))
     if kind == "transformer":
         return Transformer(source)
-    raise OptionError(f"encoder {spec!r}: expected lexical, vectors:FILE, precomputed:DIR or transformer:NAME")
+    if kind == "spacy":
+        return Pipeline(Path(source))
+    raise OptionError(
+        f"encoder {spec!r}: expected lexical, vectors:FILE, precomputed:DIR, transformer:NAME or spacy:DIR"
+    )

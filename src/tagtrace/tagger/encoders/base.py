@@ -27,7 +27,7 @@ class Encoder(nn.Module, ABC):
     """
 
     kind: ClassVar[str]
-    """The name that users give: ``lexical``, ``vectors``, ``precomputed``, ``transformer``."""
+    """The name that users give: ``lexical``, ``vectors``, ``precomputed``, ``transformer``, ``spacy``."""
     trainable: ClassVar[bool]
     """Whether training changes the encoder. If not, the head alone is fitted."""
     learning_rate: ClassVar[float] = 2e-5
