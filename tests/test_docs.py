@@ -1,4 +1,4 @@
-"""The documentation names every command, its code compiles, its links lead somewhere."""
+"""The documentation names every command, its code runs, its links lead somewhere."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from tagtrace.cli import main
 from tagtrace.data.invented import generate, write_invented
 from tagtrace.review import write_project_file
 from tagtrace.tagger import Lexical, LexicalOptions
+from tests.pages import PAGES, README, TUTORIALS, blocks, follow
+from tests.places import REPOSITORY
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+
+
+def name_of(page: Path) -> str:
+    return page.name
 
 
 def commands(group: click.Group, path: str = "tagtrace") -> Iterator[tuple[str, click.Command]]:
@@ -44,10 +48,6 @@ def options() -> set[str]:
     return known
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_is_documented(command: str) -> None:
     assert command in TEXT or f"`{command.removeprefix('tagtrace ')}`" in TEXT
@@ -60,17 +60,17 @@ def test_no_command_is_documented_that_does_not_exist() -> None:
 
 
 def test_no_option_is_documented_that_does_not_exist() -> None:
-    others = ("pip install", "pytest", "python experiments/", "python benchmarks/")
+    others = ("docker ", "pip install", "pytest", "python experiments/", "python benchmarks/")
     lines = [line for line in TEXT.splitlines() if not any(other in line for other in others)]
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", "\n".join(lines)))
     assert len(named) > 5
     assert named <= options()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_code_compiles_and_imports_what_exists(page: Path) -> None:
-    for code in blocks(page, "python"):
-        for node in ast.walk(ast.parse(code)):
+    for block in blocks(page, "python"):
+        for node in ast.walk(ast.parse(block.code)):
             if isinstance(node, ast.ImportFrom) and node.module == "tagtrace":
                 assert {alias.name for alias in node.names} <= set(tagtrace.__all__)
 
@@ -93,17 +93,23 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "README.md"], ids=lambda page: page.name)
-def test_python_examples_run(page: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in (README, *TUTORIALS)], ids=name_of)
+def test_the_examples_of_a_page_run(page: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the README run on the whole demo in test_readme.py."""
     monkeypatch.chdir(project)
-    for code in blocks(page, "python"):
-        exec(compile(code, page.name, "exec"), {"__name__": "__main__"})
+    follow(page, project)
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=name_of)
+def test_a_tutorial_can_be_followed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins in an empty folder, and prints what it says."""
+    monkeypatch.chdir(tmp_path)
+    follow(page, tmp_path)
 
 
 def test_commands_can_be_parsed() -> None:
     lines = re.findall(r"^ {4,}(tagtrace [^\n#]+)", re.sub(r"\\\n\s*", "", TEXT), re.MULTILINE)
-    lines += [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    lines += [line for page in PAGES for block in blocks(page, "sh") for line in block.code.splitlines()]
     asked = [shlex.split(line)[1:] for line in lines if line.startswith("tagtrace ") and "..." not in line]
     assert len(asked) > 20
     for name, *arguments in asked:
@@ -116,10 +122,10 @@ def test_commands_can_be_parsed() -> None:
 
 
 def test_the_readme_has_code() -> None:
-    assert blocks(ROOT / "README.md", "python")
+    assert blocks(README, "python")
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "CHANGELOG.md"], ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if not re.match(r"[a-z]+:|#", link):
