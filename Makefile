@@ -1,6 +1,7 @@
 # make demo         install tagtrace into .venv and run the demo
-# make test         install the development tools into .venv, then run the linter, the type checker and all tests
+# make test         install the development tools into .venv, then run the linter, the type checker, make docs and all tests
 # make check        install the development tools into .venv, then run the linter and the type checker
+# make docs         make a site of docs/ in the folder site/, to read without a network
 # make screenshots  make the screenshots of the review page in docs (needs Chromium and chromedriver);
 #                   DEMO=FOLDER uses the demo in FOLDER instead of making one
 # make bench        compare tagtrace with other libraries, which are installed into .venv-peers (about an hour);
@@ -28,12 +29,12 @@ FAULTS ?= fault.json
 FILES ?= 1000000
 FUZZ ?= fuzz.json
 
-.PHONY: demo test check screenshots bench fault fuzz clean
+.PHONY: demo test check docs screenshots bench fault fuzz clean
 
 demo: $(VENV)/installed
 	$(BIN)/tagtrace demo
 
-test: check
+test: check docs
 	$(BIN)/python -m pytest --numprocesses 2 -rs
 
 check: $(VENV)/installed-dev
@@ -41,6 +42,9 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" basedpyright --verifytypes tagtrace --ignoreexternal
+
+docs: $(VENV)/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
 
 screenshots: $(VENV)/installed-dev
 	$(BIN)/python experiments/screenshots.py $(DEMO)
@@ -74,4 +78,4 @@ fuzz: $(VENV)/installed-dev
 	PYTHONPATH=src $(BIN)/python -m tests.fuzz.page --requests 100000
 
 clean:
-	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .ruff_cache tagtrace-demo tests/review/node_modules
+	rm -rf $(VENV) $(PEERS) build dist site .pytest_cache .ruff_cache tagtrace-demo tests/review/node_modules
