@@ -6,7 +6,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +176,9 @@ def test_a_resumed_training_goes_on_with_its_dynamics(made: Made, tmp_path: Path
     with pytest.raises(StopError):
         begin("resumed", Stopping()).train()
     assert tt.read_dynamics(tmp_path / "resumed" / "dynamics.safetensors").epochs == (1, 2)
-    begin("resumed").train(resume_from_checkpoint=str(max((tmp_path / "resumed-runs").iterdir())))
+    checkpoints = (tmp_path / "resumed-runs").iterdir()
+    first = min(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]))  # epoch 2 is repeated
+    begin("resumed").train(resume_from_checkpoint=str(first))
     whole, resumed = (tt.read_dynamics(tmp_path / name / "dynamics.safetensors") for name in ("whole", "resumed"))
     assert resumed.epochs == whole.epochs == (1, 2, 3)
     torch.testing.assert_close(resumed.probabilities, whole.probabilities)
@@ -280,11 +282,17 @@ def test_what_cannot_work_is_refused_before_the_training(
     assert not any((tmp_path / "out").glob("*"))
 
 
-def test_sharded_training_is_refused(trained: Trained, tmp_path: Path) -> None:
+@pytest.mark.parametrize("launched", [True, False])
+def test_sharded_training_is_refused(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launched: bool
+) -> None:
     callback = TagtraceCallback(trained.made.corpus, tmp_path / "out")
     given = {"model": trained.model, "processing_class": trained.made.tokenizer}
-    arguments = replace(transformers.TrainingArguments(str(tmp_path / "runs"), use_cpu=True, report_to=[]))
-    arguments.deepspeed = {"zero_optimization": {"stage": 3}}
+    arguments = transformers.TrainingArguments(str(tmp_path / "runs"), use_cpu=True, report_to=[])
+    if launched:
+        monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    else:
+        arguments.deepspeed = {"zero_optimization": {"stage": 3}}
     with pytest.raises(tt.TagtraceError, match="FSDP or DeepSpeed"):
         callback.on_train_begin(arguments, TrainerState(), None, **given)
 

@@ -10,6 +10,7 @@ whatever precision it is trained in, and the training goes on as if nobody had l
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,11 +148,18 @@ def _model_of(args: Any, given: dict[str, Any]) -> PreTrainedModel:
             f"the Trainer's model is a {name}, not a token classifier of transformers (...ForTokenClassification); "
             "merge adapters, save it, and index what was saved"
         )
-    if getattr(args, "fsdp", None) or getattr(args, "deepspeed", None):
+    if _is_sharded(args):
         raise TaggerError(
             "no process of the Trainer has the whole model (FSDP or DeepSpeed); save it after training, and index that"
         )
     return model
+
+
+def _is_sharded(args: Any) -> bool:
+    """Whether each process has only a part of the model, by the arguments of the Trainer or of accelerate."""
+    asked = [getattr(args, name, None) for name in ("fsdp", "deepspeed")]
+    launched = [os.environ.get(f"ACCELERATE_USE_{name}", "").lower() for name in ("FSDP", "DEEPSPEED")]
+    return any(asked) or any(value in ("1", "true") for value in launched)
 
 
 def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
