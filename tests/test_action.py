@@ -24,7 +24,9 @@ def audit(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     given = {"TRAIN": "train.conll", "EPOCHS": "2", "OUT": "audit", "GITHUB_STEP_SUMMARY": "summary.md", **inputs}
     (folder / "summary.md").write_text("An earlier step.\n")
     command = ["bash", str(SCRIPT)]
-    return subprocess.run(command, cwd=folder, env={**ENVIRONMENT, **given}, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env={**ENVIRONMENT, **given}, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import tagtrace
 
 SOURCE = Path(tagtrace.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
-LAYERS = ("data", "tagger", "index", "influence", "findings", "reproduce", "review", "cli")
+LAYERS = ("data", "tagger", "index", "influence", "findings", "integrations", "reproduce", "review", "cli")
 """Each may import those before it, never those after it."""
 CORE = {"torch", "numpy", "safetensors", "tagtrace"}
 ON_DEMAND = {"transformers", "tokenizers", "huggingface_hub", "spacy", "srsly"}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagtrace._table import WIDTH, Described, Table
+import tagtrace as tt
+from tagtrace._table import WIDTH, Described, Table, Tabular, fact_table
 from tagtrace._visible import visible
 
 HOSTILE = ["<script>alert(1)</script>", "<img src=x onerror='x'>", '"><b>', "a & b", "</td></table>", "\x00\ud800<"]
@@ -24,6 +27,19 @@ class Report(Described):
 
     def describe(self) -> list[str | Table]:
         return list(self.parts)
+
+
+@dataclass(frozen=True)
+class Rows(Tabular):
+    """Some rows."""
+
+    rows: tuple[dict[str, Any], ...]
+
+    def describe(self) -> list[str | Table]:
+        return [f"{len(self.rows)} rows"]
+
+    def to_records(self) -> list[dict[str, Any]]:
+        return list(self.rows)
 
 
 class Reader(HTMLParser):
@@ -180,3 +196,35 @@ def test_what_cannot_be_seen_is_escaped() -> None:
 def test_a_result_must_describe_itself() -> None:
     with pytest.raises(TypeError, match="describe"):
         type("Silent", (Described,), {})()
+
+
+def test_facts_are_rows_of_a_table() -> None:
+    table = fact_table("fruit", {"name": "fig", "seeds": ("many", "small")})
+    assert lines_of(table) == ["fruit", "       value", "-----  -----", "name   fig", "seeds  many", "       small"]
+
+
+def test_records_become_a_data_frame() -> None:
+    rows = ({"token": "Oslo", "p": 0.25, "line": 3}, {"token": "<b>", "p": 1.0, "line": 4})
+    frame = Rows(rows).to_pandas()
+    assert list(frame.columns) == ["token", "p", "line"]
+    assert frame.to_dict("records") == list(rows)
+    assert frame["p"].tolist() == [0.25, 1.0]
+
+
+def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(tt.TagtraceError, match=r'pip install "tagtrace\[pandas\]"') as error:
+        Rows(()).to_pandas()
+    assert "\n" not in str(error.value)
+
+
+def test_whatever_has_records_has_data_frames() -> None:
+    found = [getattr(tt, name) for name in tt.__all__]
+    with_records = [one for one in found if hasattr(one, "to_records")]
+    assert len(with_records) >= 7
+    assert all(issubclass(one, Tabular) for one in with_records)
+
+
+def test_what_notebooks_show_as_tables() -> None:
+    for one in (tt.Tagger, tt.Index, tt.Explanation, tt.Audit, tt.Pattern, tt.Scorecard, tt.Gain, tt.Flip, tt.WhatIf):
+        assert issubclass(one, Described), one

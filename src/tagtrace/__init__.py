@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         make_queries,
         make_query,
     )
+    from tagtrace.integrations import TrainingDynamics, read_dynamics
     from tagtrace.review import decided_sentences, read_decided, review_project
     from tagtrace.tagger import (
         HeadOptions,
@@ -104,6 +105,7 @@ _HOMES = {
         "choose_auto", "choose_findings", "finding_features", "fix", "gain", "read_changes", "read_findings", "replay",
         "run_audit", "teach",
     ),
+    "integrations": ("TrainingDynamics", "read_dynamics"),
     "review": ("decided_sentences", "read_decided", "review_project"),
     "doctor": ("Health", "Symptom", "examine"),
 }  # fmt: skip
@@ -147,6 +149,7 @@ __all__ = [
     "TagtraceError",
     "Taught",
     "TrainOptions",
+    "TrainingDynamics",
     "TrainingSegment",
     "WhatIf",
     "WholeInfluence",
@@ -171,6 +174,7 @@ __all__ = [
     "read_changes",
     "read_corpus",
     "read_decided",
+    "read_dynamics",
     "read_findings",
     "refit_tagger",
     "remove_checkpoint",

@@ -6,12 +6,17 @@ A result is a list of lines and tables (``Described.describe``). The command lin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
+from tagtrace._checks import OptionError
 from tagtrace._markup import Html, element
 from tagtrace._visible import visible
+
+if TYPE_CHECKING:
+    import pandas
 
 Cell = str | tuple[str, ...]
 """One line, or several."""
@@ -81,6 +86,11 @@ class Table:
         return element("table", caption, element("thead", head), element("tbody", body), class_="tagtrace")
 
 
+def fact_table(title: str, facts: Mapping[str, Cell]) -> Table:
+    """Facts by name, one in each row."""
+    return Table(title, ("", "value"), tuple(facts.items()))
+
+
 def _lines(cell: Cell) -> tuple[str, ...]:
     return tuple(map(visible, (cell,) if isinstance(cell, str) else cell or ("",)))
 
@@ -98,6 +108,8 @@ def _broken(cell: Sequence[str]) -> list[Html | str]:
 class Described(ABC):
     """A result that prints itself: each line as one line, whatever is in it."""
 
+    __slots__ = ()
+
     @abstractmethod
     def describe(self) -> list[str | Table]:
         """Lines and tables to read, in order."""
@@ -109,3 +121,23 @@ class Described(ABC):
         """For notebooks; everything in it is escaped."""
         parts = [part.html() if isinstance(part, Table) else element("p", visible(part)) for part in self.describe()]
         return element("div", parts, class_="tagtrace")
+
+
+class Tabular(Described):
+    """A result that also has rows of data."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def to_records(self) -> list[dict[str, Any]]:
+        """The rows, each with the same keys."""
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows of ``to_records`` as a data frame, one column for each key."""
+        try:
+            import pandas  # noqa: PLC0415  (an optional dependency, and slow to import)
+        except ImportError:
+            raise OptionError(
+                'to_pandas needs pandas: pip install "tagtrace[pandas]"; to_records gives the same rows without it'
+            ) from None
+        return pandas.DataFrame(self.to_records())

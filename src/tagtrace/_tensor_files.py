@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -61,14 +61,16 @@ class FileRecord:
         return None
 
 
-def write_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> FileRecord:
+def write_tensors(
+    folder: Path, name: str, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
+) -> FileRecord:
     """Write a safetensors file in a temporary folder; it gets its name once it is complete and on disk."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_left_over(path, "")
     with folder_aside(path) as aside:  # for the temporary files of safetensors too
         part = aside / path.name
-        save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, part)
+        save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, part, metadata)
         record = FileRecord(name, part.stat().st_size, file_sha256(part))
         with part.open("rb+") as stream:
             os.fsync(stream.fileno())
@@ -81,6 +83,16 @@ def map_tensors(path: Path) -> dict[str, Tensor]:
     try:
         check_regular_file(path)
         return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise TensorFileError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata of a file of tensors, which are not read."""
+    try:
+        check_regular_file(path)
+        with safe_open(path, "pt") as opened:
+            return opened.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise TensorFileError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
 

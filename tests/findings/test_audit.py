@@ -388,6 +388,9 @@ def test_description_and_records(made: Made, audited: Audit) -> None:
     records = audited.to_records()
     assert [one["rank"] for one in records] == list(range(1, 61))
     assert records[0]["given"] == " ".join(audited.findings[0].given)
+    frame = audited.to_pandas()
+    assert frame["rank"].tolist() == list(range(1, 61))
+    assert frame["confidence"].tolist() == [one.confidence for one in audited.findings]
 
 
 def test_description_of_little(audited: Audit) -> None:

@@ -18,7 +18,7 @@ from tagtrace.findings.spreadsheet import read_csv
 from tagtrace.index.files import map_tensors
 from tagtrace.tagger.encoders.vectors import Vectors
 from tests.data.formats.brat_standoff import check_relabelled, files_of
-from tests.fuzz import annotated, cas, dataset_folders, pieces, pipelines, tables, webanno
+from tests.fuzz import annotated, cas, dataset_folders, dynamics, pieces, pipelines, tables, webanno
 from tests.fuzz.brat_folders import brat_folder, unpacked
 from tests.fuzz.documents import document, example, parse, schemas
 
@@ -172,6 +172,7 @@ READERS = (
     Reader("vectors", _text(_vectors), lambda path: Vectors.fit(path, ())),
     Reader("tensors", _tensors, map_tensors),
     Reader("spacy", pipelines.pipeline, pipelines.read_pipeline),
+    Reader("dynamics", dynamics.file_of_dynamics, dynamics.read_and_rank),
     *(
         Reader(
             f"document {kind.__name__}", lambda rng, kind=kind: document(rng, kind),

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tagtrace._checks import DataError, OptionError, TaggerError
+from tagtrace._table import Table
 from tagtrace.data import Corpus
 from tagtrace.index import Index, IndexFolderError, IndexOptions, build_index, open_index, open_index_or_tagger
 from tagtrace.tagger import Lexical, LexicalOptions, Tagger, load_tagger, new_tagger, save_tagger
@@ -93,6 +94,23 @@ def test_rows_of_some_sentences(index: Index, kept: list[int]) -> None:
 def test_an_index_prints_its_size(index: Index) -> None:
     assert f"{index.num_tokens:,} tokens in 12 sentences, " in str(index)
     assert " KB per token, max |gradient| " in str(index)
+
+
+def test_an_index_shows_itself_as_a_table(tmp_path: Path) -> None:
+    save_tagger(lexical(), tmp_path / "<b>tagger")
+    corpus = replace(make_corpus(), path=tmp_path / "<i>.conll")
+    found = build_index(load_tagger(tmp_path / "<b>tagger"), corpus, tmp_path / "index", OPTIONS)
+    (table,) = found.describe()
+    assert isinstance(table, Table)
+    facts = {str(name): str(value) for name, value in table.rows}
+    assert facts["training data"] == f"{tmp_path}/<i>.conll: 12 sentences, {corpus.num_tokens:,} tokens"
+    assert facts["labels"] == f"{len(LABELS)}, iob2: {' '.join(LABELS.labels)}"
+    assert facts["tagger"] == f"{tmp_path}/<b>tagger: lexical, {found.manifest.dim} features"
+    assert facts["head"] == f"crf, refitted, max |gradient| {found.manifest.fit.max_gradient:.1e}"
+    assert facts["size"].endswith(f", float16, {len(found.shards)} shards")
+    page = found._repr_html_()
+    assert "<b>" not in page
+    assert "&lt;b&gt;tagger: lexical" in page
 
 
 # The tagger

@@ -48,6 +48,14 @@ def test_segment_scores_are_seqevals(pair: tuple[list[list[str]], list[list[str]
     assert card.accuracy == pytest.approx(accuracy_score(gold, predicted))
 
 
+def test_the_data_frame_has_the_numbers_of_the_card() -> None:
+    card = score_labels([["B-PER", "O", "B-LOC"]], [["B-PER", "B-LOC", "B-LOC"]], "iob2")
+    frame = card.to_pandas().set_index("type")
+    assert list(frame.index) == ["LOC", "PER", "all segments", "tokens"]
+    assert frame.loc["LOC", "precision"] == 0.5
+    assert frame.loc["all segments", "f1"] == card.segments.f1
+
+
 @given(label_pairs())
 def test_gold_and_predicted_change_places_as_precision_and_recall(pair: tuple[list, list]) -> None:
     gold, predicted = pair

@@ -13,9 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagtrace._checks import DataError, EncoderError, OptionError
+from tagtrace._table import fact_table
 from tagtrace.data import Corpus, LabelSet, ReadOptions, Sentence, join_documents, normalise, violations
 from tagtrace.data.invented import generate
-from tagtrace.tagger import HeadOptions, Lexical, LexicalOptions, Tagger, crf, new_tagger, score_labels
+from tagtrace.tagger import (
+    HeadOptions,
+    Lexical,
+    LexicalOptions,
+    Tagger,
+    crf,
+    load_tagger,
+    new_tagger,
+    save_tagger,
+    score_labels,
+)
 from tagtrace.tagger.rows import pad_rows
 from tagtrace.tagger.tagger import length_batches
 
@@ -43,6 +54,27 @@ def corpus_of(sentences: Sequence[Sentence]) -> Corpus:
 
 
 TAGGER = random_tagger()
+
+
+def test_it_describes_itself(tmp_path: Path) -> None:
+    labels = LabelSet(("O", "B-<b>", "I-<b>"), "iob2")
+    tagger = random_tagger(labels=labels, start_end=True)
+    weights = sum(value.numel() for value in tagger.encoder.parameters())
+    (table,) = tagger.describe()
+    facts = {
+        "labels": "3, iob2: O B-<b> I-<b>",
+        "encoder": f"lexical, {tagger.encoder.dim} features, {weights:,} weights",
+        "head": "crf, with start and end scores",
+        "labels at a time": "one sentence",
+        "saved in": "nowhere yet",
+    }
+    assert table == fact_table("tagger", facts)
+    page = tagger._repr_html_()
+    assert "B-&lt;b&gt; I-&lt;b&gt;" in page
+    assert "<b>" not in page
+    save_tagger(tagger, tmp_path / "<i>mine")
+    assert f"{tmp_path}/&lt;i&gt;mine</td>" in tagger._repr_html_()
+    assert "lexical" in str(load_tagger(tmp_path / "<i>mine"))
 
 
 @st.composite

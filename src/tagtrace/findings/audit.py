@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tagtrace._checks import OptionError, check_type
 from tagtrace._progress import Progress
-from tagtrace._table import Described, Table
+from tagtrace._table import Table, Tabular
 from tagtrace.data.corpus import Corpus, read_corpus
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.assess import Assessment, assess, check_request
@@ -50,7 +50,7 @@ _JUDGES = {"head": "refitted heads", "encoder": "taggers trained again"}
 
 
 @dataclass(frozen=True)
-class Audit(Described):
+class Audit(Tabular):
     """The findings and patterns of an audit; ``save`` writes them to a folder, ``load`` reads them again."""
 
     findings: list[Finding]
@@ -157,7 +157,7 @@ class Audit(Described):
         return lines
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One record for each finding, for ``pandas.DataFrame``."""
+        """One record for each finding."""
         return [one.to_record() for one in self.findings]
 
 

@@ -21,7 +21,7 @@ from tagtrace._checks import DataError, OptionError, at, check_numbers, check_ty
 from tagtrace._documents import Document, read_documents
 from tagtrace._files import file_moved_when_whole
 from tagtrace._pairs import finish_pairs, pair_moved_when_whole
-from tagtrace._table import Described, Table
+from tagtrace._table import Table, Tabular
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.rewrite import check_copy, write_corpus
 from tagtrace.data.schemes import LabelError, normalise, spelled
@@ -71,7 +71,7 @@ class Change(Document):
 
 
 @dataclass(frozen=True)
-class Fixed(Described):
+class Fixed(Tabular):
     """The data with its new labels, and the changes by rank of their findings."""
 
     corpus: Corpus
@@ -121,7 +121,7 @@ class Fixed(Described):
         return found
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One record for each change, for ``pandas.DataFrame``."""
+        """One record for each change."""
         return [asdict(change) for change in self.changes]
 
 

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from tagtrace._checks import DataError, TaggerError
+from tagtrace._markup import counted
 from tagtrace._places import find_place
+from tagtrace._table import Described, Table, fact_table
 from tagtrace._tensor_files import not_finite
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
@@ -32,7 +34,7 @@ from tagtrace.tagger.rows import RowParts, Rows, token_places
 from tagtrace.tagger.tagger import Tagger
 
 
-class Index:
+class Index(Described):
     """N tokens in B sentences: their features and conditional errors, and the head that belongs to them.
 
     Rows are tokens in the order of the data; row r of the index is row ``r - first_token`` of its shard.
@@ -57,6 +59,19 @@ class Index:
             f"{self.folder}: {self.num_tokens:,} tokens in {self.num_sentences:,} sentences, {size}, "
             f"{per_token:.2f} KB per token, max |gradient| {self.manifest.fit.max_gradient:.1e}"
         )
+
+    def describe(self) -> list[str | Table]:
+        fit, data, tagger = self.manifest.fit, self.manifest.data, self.manifest.tagger
+        num_shards = counted(len(self.manifest.shards), "shard")
+        facts = {
+            "training data": f"{data.path}: {self.num_sentences:,} sentences, {self.num_tokens:,} tokens",
+            "labels": f"{len(self.labels)}, {self.labels.scheme}: {' '.join(self.labels.labels)}",
+            "tagger": f"{tagger.path or 'in memory'}: {tagger.encoder}, {self.manifest.dim} features",
+            "head": f"{self.manifest.head}, {'refitted' if fit.refit else 'as trained'}, "
+            f"max |gradient| {fit.max_gradient:.1e}",
+            "size": f"{megabytes(self.num_bytes)}, {self.manifest.dtype}, {num_shards}",
+        }
+        return [fact_table(f"index {self.folder}", facts)]
 
     @property
     def labels(self) -> LabelSet:

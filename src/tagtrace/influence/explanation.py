@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from tagtrace._table import Described, Table
+from tagtrace._table import Table, Tabular
 from tagtrace.data.labels import LabelSet
 from tagtrace.data.schemes import segments
 from tagtrace.data.sentence import Sentence
@@ -154,7 +154,7 @@ class TrainingSegment:
 
 
 @dataclass(frozen=True)
-class Explanation(Described):
+class Explanation(Tabular):
     """The supporters and opposers of a query, strongest first."""
 
     index: Index = field(repr=False, compare=False)
@@ -219,7 +219,7 @@ class Explanation(Described):
         return {**self.query.to_json(), **about, "num_candidates": self.num_candidates, **sides}
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One flat record for each training segment, for ``pandas.DataFrame``.
+        """One flat record for each training segment.
 
         ``p_before`` and ``p_after`` are the probabilities of the explained labels, with the segment and without it.
         """

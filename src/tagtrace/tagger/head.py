@@ -43,6 +43,10 @@ class HeadOptions:
         if self.kind == "softmax" and (self.start_end or self.constrained):
             raise OptionError("a softmax head has no transitions: start_end and constrained need head crf")
 
+    def __str__(self) -> str:
+        more = {"with start and end scores": self.start_end, "trained with constraints": self.constrained}
+        return ", ".join((self.kind, *(name for name, is_so in more.items() if is_so)))
+
     def to_json(self) -> dict[str, object]:
         return asdict(self)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tagtrace._table import Described, Table
+from tagtrace._table import Table, Tabular
 from tagtrace.data.schemes import label_type, segments
 
 
@@ -37,7 +37,7 @@ class F1Score:
 
 
 @dataclass(frozen=True)
-class Scorecard(Described):
+class Scorecard(Tabular):
     """How predictions compare with gold labels."""
 
     segments: F1Score
@@ -66,7 +66,7 @@ class Scorecard(Described):
         return Table(title, ("type", *numbers), rows, numbers)
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One record per type, then all segments and tokens, for ``pandas.DataFrame``."""
+        """One record per type, then all segments and tokens."""
         return [{"type": name, **score.to_json()} for name, score in self._named().items()]
 
     def _named(self) -> dict[str, F1Score]:

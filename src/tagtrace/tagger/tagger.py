@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from tagtrace._checks import DataError, EncoderError, OptionError, TaggerError, TagtraceError, at
+from tagtrace._markup import counted
 from tagtrace._progress import Progress
+from tagtrace._table import Described, Table, fact_table
 from tagtrace._tensor_files import not_finite
 from tagtrace.data.corpus import Corpus
 from tagtrace.data.labels import LabelSet
@@ -39,7 +41,7 @@ class Example:
     """Which labels are learned; None: all of them."""
 
 
-class Tagger(nn.Module):
+class Tagger(nn.Module, Described):
     """Labels sentences, or documents joined into one sentence each (``unit``), with ``labels``."""
 
     encoder: Encoder
@@ -58,6 +60,17 @@ class Tagger(nn.Module):
         """How the tagger was trained and refitted; saved with it."""
         self.is_fitted = True
         """Whether its head has been fitted; that of a spaCy pipeline is new."""
+
+    def describe(self) -> list[str | Table]:
+        num_weights = sum(value.numel() for value in self.encoder.parameters())
+        facts = {
+            "labels": f"{len(self.labels)}, {self.labels.scheme}: {' '.join(self.labels.labels)}",
+            "encoder": f"{self.encoder.kind}, {self.encoder.dim} features, {counted(num_weights, 'weight')}",
+            "head": str(self.head.options),
+            "labels at a time": f"one {self.unit}",
+            "saved in": "nowhere yet" if self.folder is None else str(self.folder),
+        }
+        return [fact_table("tagger", facts)]
 
     def check_finite(self, error: type[TagtraceError], remedy: str) -> None:
         """Raise if a weight is NaN or infinite."""

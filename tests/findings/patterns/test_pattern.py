@@ -16,6 +16,7 @@ import pytest
 
 from tagtrace._checks import DataError, OptionError
 from tagtrace._documents import parse_document
+from tagtrace._table import fact_table
 from tagtrace.data import Sentence
 from tagtrace.data.invented import generate
 from tagtrace.data.schemes import segments
@@ -331,6 +332,31 @@ def test_confidence_counts(tmp_path: Path) -> None:
     sure, unsure = ([make_finding(index, n + 1, n, 2, 3, ("B-ORG",), p) for n in range(6)] for p in (0.9, 0.05))
     assert find_patterns(index, sure)[0][0].condition is not None
     assert find_patterns(index, unsure)[0][0].condition is None
+
+
+def test_a_pattern_shows_itself_as_a_table() -> None:
+    forms = (("<b>Oslo", 1_200), *((f"town {number}", 2) for number in range(5)))
+    shown = Pattern(
+        3, "LOC -> ORG", None, 1_210, 5_000, (1, 4), forms, ("d 1", "d 2"), 0.876, 12.3456, "<i>LOC</i> segments",
+    )  # fmt: skip
+    line, table = shown.describe()
+    assert line == shown.description
+    facts = {
+        "change": "LOC -> ORG",
+        "segments": "1,210",
+        "opportunities": "5,000",
+        "texts": "<b>Oslo (1,200), town 0 (2), town 1 (2), town 2 (2), town 3 (2), ...",
+        "documents": "2",
+        "mean confidence": "0.88",
+        "score": "12.35",
+        "trusted loss if fixed": "not computed",
+    }
+    assert table == fact_table("pattern 3", facts)
+    page = shown._repr_html_()
+    assert "<p>&lt;i&gt;LOC&lt;/i&gt; segments</p>" in page
+    assert "<td>&lt;b&gt;Oslo (1,200), town 0 (2)," in page
+    assert "<b>" not in page
+    assert "<i>" not in page
 
 
 def test_most_and_json(tmp_path: Path) -> None:

@@ -36,12 +36,13 @@ class Planted:
 def plant(folder: Path) -> Planted:
     """Write the data and train the checkpoint: a few seconds."""
     made = generate(num_documents=60, systematic_share=0, random_share=0)
-    train = tuple(_wrong(sentence) for sentence in made.train)
+    train = tuple(mislabel(sentence) for sentence in made.train)
     write_invented(type(made)(train, train, made.dev, made.test, (), 0), folder)
     train_bert(folder / "checkpoint", train, NAMES, epochs=5)
     return Planted(folder)
 
 
-def _wrong(sentence: Sentence) -> Sentence:
+def mislabel(sentence: Sentence) -> Sentence:
+    """The sentence with the wrong label for ``WORD``."""
     pairs = zip(sentence.tokens, sentence.labels, strict=True)
     return sentence.with_labels([WRONG if token == WORD else label for token, label in pairs])

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tagtrace._markup import counted
-from tagtrace._table import Described, Table
+from tagtrace._table import Table, Tabular
 from tagtrace.data.schemes import segments
 from tagtrace.data.sentence import Sentence
 from tagtrace.findings.gains.bootstrap import Difference, Floats, paired_bootstraps
@@ -27,7 +27,7 @@ TOKENS: Counted = ("tokens", "")
 
 
 @dataclass(frozen=True)
-class Gain(Described):
+class Gain(Tabular):
     """Scores on held-out data before and after, one scorecard for each run, and their differences with intervals."""
 
     before: tuple[Scorecard, ...]
@@ -74,7 +74,7 @@ class Gain(Described):
         return [*found, self.verdict]
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One record for each type, then all segments and token accuracy, for ``pandas.DataFrame``."""
+        """One record for each type, then all segments and token accuracy."""
         return [{"type": name, **one.to_json()} for name, one in self._named().items()]
 
     def _named(self) -> dict[str, Difference]:

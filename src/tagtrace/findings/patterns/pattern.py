@@ -35,6 +35,7 @@ from dataclasses import asdict, dataclass, replace
 
 from tagtrace._checks import OptionError, check_numbers
 from tagtrace._documents import Document
+from tagtrace._table import Described, Table, fact_table
 from tagtrace.findings.finding import Finding
 from tagtrace.findings.patterns.changes import FindingGroup, find_groups
 from tagtrace.findings.patterns.conditions import KINDS, Condition, NumberedText
@@ -46,7 +47,7 @@ NUM_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern(Document):
+class Pattern(Document, Described):
     """Findings that are probably one systematic mistake."""
 
     number: int
@@ -87,6 +88,20 @@ class Pattern(Document):
         interval = self.effect.loss_interval
         change = "" if interval is None else f", change {interval[0]:+.4f} to {interval[1]:+.4f}"
         return f"{self.effect.before.loss:.4f} -> {self.effect.after.loss:.4f}{change} ({self.effect.verdict})"
+
+    def describe(self) -> list[str | Table]:
+        forms = [f"{form} ({count:,})" for form, count in self.forms[:NUM_SHOWN]]
+        facts = {
+            "change": self.change,
+            "segments": f"{self.num_segments:,}",
+            "opportunities": f"{self.opportunities:,}",
+            "texts": ", ".join([*forms, "..."] if len(self.forms) > NUM_SHOWN else forms),
+            "documents": f"{len(self.documents):,}",
+            "mean confidence": f"{self.confidence:.2f}",
+            "score": f"{self.score:.4g}",
+            "trusted loss if fixed": self.effect_line or "not computed",
+        }
+        return [self.description, fact_table(f"pattern {self.number}", facts)]
 
     def to_line(self) -> str:
         """One line of ``patterns.jsonl``."""

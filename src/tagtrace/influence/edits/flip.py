@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from tagtrace._markup import counted
-from tagtrace._table import Described, Table
+from tagtrace._table import Table, Tabular
 from tagtrace.data.labels import LabelSet
 from tagtrace.index import Index
 from tagtrace.influence.edits.edit import Edit, edit_table, edit_to_json
@@ -55,7 +55,7 @@ SHORTLIST = 1_000
 
 
 @dataclass(frozen=True)
-class Flip(Described):
+class Flip(Tabular):
     """A set of edits and the effect on the query of retraining with them."""
 
     index: Index = field(repr=False, compare=False)
@@ -123,7 +123,7 @@ class Flip(Described):
         }
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One record for each edit, for ``pandas.DataFrame``."""
+        """One record for each edit."""
         return [edit_to_json(self.index, edit) for edit in self.edits]
 
 

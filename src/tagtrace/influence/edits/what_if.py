@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 
 from tagtrace._checks import OptionError
-from tagtrace._table import Described, Table
+from tagtrace._table import Table, Tabular
 from tagtrace.data.schemes import violations
 from tagtrace.index import Index
 from tagtrace.influence.edits.edit import (
@@ -38,7 +38,7 @@ COLUMNS: dict[Estimate, str] = {
 
 
 @dataclass(frozen=True)
-class WhatIf(Described):
+class WhatIf(Tabular):
     """Edits made together, and their effect on a query."""
 
     index: Index = field(repr=False, compare=False)
@@ -112,7 +112,7 @@ class WhatIf(Described):
         }
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One record for each token and label of the query, for ``pandas.DataFrame``."""
+        """One record for each token and label of the query."""
         return [
             {
                 "token": self.query.start + t,
