@@ -23,9 +23,9 @@ def audit(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     """Run the script as the action does, with a summary that has a line already."""
     given = {"TRAIN": "train.conll", "EPOCHS": "2", "OUT": "audit", "GITHUB_STEP_SUMMARY": "summary.md", **inputs}
     (folder / "summary.md").write_text("An earlier step.\n")
-    command = ["bash", str(SCRIPT)]
+    environment = {**ENVIRONMENT, **given}
     return subprocess.run(
-        command, cwd=folder, env={**ENVIRONMENT, **given}, capture_output=True, text=True, check=False
+        ["bash", str(SCRIPT)], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 
 import click
 import pytest
@@ -108,9 +109,10 @@ def test_a_tutorial_can_be_followed(page: Path, tmp_path: Path, monkeypatch: pyt
 
 
 def test_commands_can_be_parsed() -> None:
-    lines = re.findall(r"^ {4,}(tagtrace [^\n#]+)", re.sub(r"\\\n\s*", "", TEXT), re.MULTILINE)
-    lines += [line for page in PAGES for block in blocks(page, "sh") for line in block.code.splitlines()]
-    asked = [shlex.split(line)[1:] for line in lines if line.startswith("tagtrace ") and "..." not in line]
+    code = [block.code for page in PAGES for block in blocks(page, "sh")]
+    text = re.sub(r"\\\n\s*", "", "\n".join([TEXT, indent("".join(code), "    ")]))
+    lines = re.findall(r"^ {4,}(tagtrace [^\n#]+)", text, re.MULTILINE)
+    asked = [shlex.split(line)[1:] for line in lines if "..." not in line]
     assert len(asked) > 20
     for name, *arguments in asked:
         if name.startswith("-"):
