@@ -28,7 +28,7 @@ from tagtrace.tagger.encoders.pipeline_config import CONFIG, PipelineConfig, rea
 from tagtrace.tagger.encoders.pipeline_weights import load_weights, read_msgpack
 
 PROBE = ("Two", "words")
-_VOCABULARY = ("lookups.bin", "key2row", "vectors", "vectors.cfg")
+_VOCABULARY = ("lookups.bin", "key2row", "keys", "vectors", "vectors.cfg")
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,9 @@ class _Loaded:
 
 
 class Pipeline(Encoder):
-    """The ``tok2vec`` layer of a spaCy pipeline with a component ``ner``. It is not trained, and it is not copied:
-    a saved encoder points to the pipeline's folder and checks that it has not changed.
+    """The ``tok2vec`` layer of a spaCy pipeline with a component ``ner``.
+
+    It is neither trained nor copied: a saved encoder points to the pipeline's folder and checks that it is the same.
     """
 
     folder: Path
