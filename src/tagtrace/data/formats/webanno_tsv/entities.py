@@ -21,6 +21,8 @@ class Entity:
     """In brackets; one on a single row needs none."""
     places: list[tuple[int, int]] = field(default_factory=list)
     """The number of the row and the place."""
+    said: list[tuple[str | None, ...]] = field(default_factory=list)
+    """What the columns of each row say, without the number."""
     values: list[str | None] = field(default_factory=list)
 
 
@@ -30,12 +32,26 @@ def entities_of(document: Document) -> list[Entity]:
     for number, row in enumerate(document.rows):
         where = at(document.path, row.number + 1)
         for place, item in enumerate(stack_of(row.cells(document.entity_columns))):
-            entity = _entity(number_of(document, item, where), by_number, found)
-            written = None if column is None else item[column]
-            value = None if written is None else apart(written, where)[0]
+            parts = _parts(document, item, where)
+            entity = _entity(_number(parts), by_number, found)
+            value = None if column is None else parts[column][0]
             entity.places.append((number, place))
+            entity.said.append(tuple(one for one, _ in parts))
             entity.values.append(None if value is None or value == NO_VALUE else unescaped(value))
     return found
+
+
+def _parts(document: Document, item: Sequence[str | None], where: str) -> list[tuple[str | None, int | None]]:
+    """What each column says about an entity on a row, and the number there."""
+    columns = [document.columns[number] for number in document.entity_columns]
+    return [
+        (one, None) if one is None or column.is_target else apart(one, where)
+        for one, column in zip(item, columns, strict=True)
+    ]
+
+
+def _number(parts: Sequence[tuple[str | None, int | None]]) -> int | None:
+    return next((number for _, number in parts if number is not None), None)
 
 
 def _entity(number: int | None, by_number: dict[int, Entity], found: list[Entity]) -> Entity:
@@ -49,10 +65,7 @@ def _entity(number: int | None, by_number: dict[int, Entity], found: list[Entity
 
 def number_of(document: Document, item: Sequence[str | None], where: str) -> int | None:
     """The number in brackets of an entity on a row."""
-    columns = [document.columns[number] for number in document.entity_columns]
-    written = [one for one, column in zip(item, columns, strict=True) if one is not None and not column.is_target]
-    numbers = [apart(one, where)[1] for one in written]
-    return next((one for one in numbers if one is not None), None)
+    return _number(_parts(document, item, where))
 
 
 def marked_text(document: Document, *, labelled: bool) -> MarkedText:
@@ -93,7 +106,7 @@ def _why_odd(entity: Entity, rows: Sequence[Row], positions: Sequence[int | None
     """Why an entity is not learned from; ``positions`` are those of its rows among the tokens."""
     if not all(entity.values):
         return "has no value"
-    if len(set(entity.values)) > 1:
+    if len(set(entity.said)) > 1:
         return "has different values on its tokens"
     if any(not row.unit for row in rows):
         return "is on parts of tokens"
