@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tagtrace._checks import NoLabelsError, at
 from tagtrace.data.formats.cas import ENTITY, is_tools
 from tagtrace.data.formats.webanno_tsv.cells import NO_VALUE, apart, stack_of, unescaped
-from tagtrace.data.formats.webanno_tsv.document import Document, Row
+from tagtrace.data.formats.webanno_tsv.document import TsvDocument, TsvRow
 from tagtrace.data.marked.marks import Mark, MarkedText
 from tagtrace.data.source import shown, stem
 
@@ -26,7 +26,7 @@ class Entity:
     values: list[str | None] = field(default_factory=list)
 
 
-def entities_of(document: Document) -> list[Entity]:
+def entities_of(document: TsvDocument) -> list[Entity]:
     """All named entities, in the order of their first rows."""
     by_number, found, column = dict[int, Entity](), list[Entity](), document.value_column
     for number, row in enumerate(document.rows):
@@ -41,7 +41,7 @@ def entities_of(document: Document) -> list[Entity]:
     return found
 
 
-def _parts(document: Document, item: Sequence[str | None], where: str) -> list[tuple[str | None, int | None]]:
+def _parts(document: TsvDocument, item: Sequence[str | None], where: str) -> list[tuple[str | None, int | None]]:
     """What each column says about an entity on a row, and the number there."""
     columns = [document.columns[number] for number in document.entity_columns]
     return [
@@ -63,12 +63,12 @@ def _entity(number: int | None, by_number: dict[int, Entity], found: list[Entity
     return found[-1]
 
 
-def number_of(document: Document, item: Sequence[str | None], where: str) -> int | None:
+def number_of(document: TsvDocument, item: Sequence[str | None], where: str) -> int | None:
     """The number in brackets of an entity on a row."""
     return _number(_parts(document, item, where))
 
 
-def marked_text(document: Document, *, labelled: bool) -> MarkedText:
+def marked_text(document: TsvDocument, *, labelled: bool) -> MarkedText:
     """The document as a text; the keys of its marks are the numbers of their entities."""
     layers = list(dict.fromkeys(one.layer for one in document.columns if one.layer != ENTITY))
     annotated = [name for name in layers if not is_tools(name)]
@@ -94,7 +94,7 @@ def marked_text(document: Document, *, labelled: bool) -> MarkedText:
     )  # fmt: skip
 
 
-def _tokens(document: Document) -> Iterator[tuple[int, int]]:
+def _tokens(document: TsvDocument) -> Iterator[tuple[int, int]]:
     for number in document.token_rows:
         start, stop = document.rows[number].start, document.rows[number].stop
         assert start is not None
@@ -102,7 +102,7 @@ def _tokens(document: Document) -> Iterator[tuple[int, int]]:
         yield start, stop
 
 
-def _why_odd(entity: Entity, rows: Sequence[Row], positions: Sequence[int | None]) -> str:
+def _why_odd(entity: Entity, rows: Sequence[TsvRow], positions: Sequence[int | None]) -> str:
     """Why an entity is not learned from; ``positions`` are those of its rows among the tokens."""
     if not all(entity.values):
         return "has no value"
@@ -116,6 +116,6 @@ def _why_odd(entity: Entity, rows: Sequence[Row], positions: Sequence[int | None
     return ""
 
 
-def _named(entity: Entity, rows: Sequence[Row]) -> str:
+def _named(entity: Entity, rows: Sequence[TsvRow]) -> str:
     value = next((one for one in entity.values if one), "named entity")
     return f"the {value} {shown(rows[0].fields[2] + ' ...' * (len(rows) > 1))} in line {rows[0].number + 1}"
