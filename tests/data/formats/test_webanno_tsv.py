@@ -125,6 +125,7 @@ def test_stacked_ones_are_kept_and_listed(tmp_path: Path) -> None:
 def test_odd_annotations_are_no_labels(tmp_path: Path) -> None:
     for old, new, reason in (
         ("PER[1]\t*[5]\t\n1-3", "LOC[1]\t*[5]\t\n1-3", "has different values on its tokens"),
+        ("*[1]\tPER[1]\t*[5]\t\n1-3", "Q2[1]\tPER[1]\t*[5]\t\n1-3", "has different values on its tokens"),
         ("lives\t_\t_", "lives\t*[1]\tPER[1]", "is not on every token from its first to its last"),
         ("1-4\t12", "1-3.2\t7-7\t\t*\tX\t_\t\n1-4\t12", "is on parts of tokens"),
     ):

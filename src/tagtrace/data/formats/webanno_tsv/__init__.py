@@ -11,7 +11,7 @@ r"""WebAnno TSV 3, as INCEpTION and WebAnno export a document: a line for each t
 Labels are the feature ``value`` of the layer Named entity; ``_`` is no annotation, ``*`` one without a value. Rows with
 the same number in brackets are one annotation, ``|`` separates several on one token (``cells``). Lines such as
 ``1-1.1`` stand for parts of tokens (``document``). Offsets count UTF-16 code units. A changed entity keeps its number
-and its other features; a removed one must not be what a relation or a slot refers to (``edits``).
+and its other features; a removed one must not be what a relation or a slot refers to (``cell_edits``).
 
 The rules are those of INCEpTION's documentation of the format and of the source of its reader and writer, which decides
 where the documentation is silent. Not verified: nothing was loaded into INCEpTION itself. Files of version 3.0 and 3.1
@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tagtrace.data.formats.webanno_tsv.cell_edits import Editor
 from tagtrace.data.formats.webanno_tsv.document import parsed
-from tagtrace.data.formats.webanno_tsv.edits import Editor
 from tagtrace.data.formats.webanno_tsv.entities import marked_text
 from tagtrace.data.marked.marks import Edits, MarkedText
 from tagtrace.data.options import ReadOptions

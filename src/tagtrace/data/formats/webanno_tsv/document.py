@@ -42,7 +42,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TsvRow:
     """A line for a token or a part of one."""
 
     number: int
@@ -74,7 +74,7 @@ class _Sentence:
 
 
 @dataclass
-class Document:
+class TsvDocument:
     """What a file has."""
 
     path: Path
@@ -82,7 +82,7 @@ class Document:
     """The byte-order mark, if it begins with one."""
     lines: list[str] = field(default_factory=list)
     columns: list[Column] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TsvRow] = field(default_factory=list)
     text: str = ""
     breaks: list[int] = field(default_factory=list)
 
@@ -102,7 +102,7 @@ class Document:
         return [number for number, row in enumerate(self.rows) if row.is_token]
 
 
-def parsed(source: SourceFile, data: bytes) -> Document:
+def parsed(source: SourceFile, data: bytes) -> TsvDocument:
     """The document in the bytes of a file; DataError if they are not of this format."""
     return _Parser(source.path).read(source, data)
 
@@ -111,7 +111,7 @@ class _Parser:
     """Reads the lines of a file one after the other."""
 
     def __init__(self, path: Path) -> None:
-        self._made, self._path, self._minor = Document(path), path, 0
+        self._made, self._path, self._minor = TsvDocument(path), path, 0
         self._in_header = True
         self._fragments: list[str] | None = None
         self._sentence: _Sentence | None = None
@@ -119,7 +119,7 @@ class _Parser:
         self._last_stop = 0
         self._texts: list[str] = []
 
-    def read(self, source: SourceFile, data: bytes) -> Document:
+    def read(self, source: SourceFile, data: bytes) -> TsvDocument:
         self._made.mark = _BOM if data.startswith(_BOM) else b""
         for number, line in source.texts(iter(io.BytesIO(data))):
             self._made.lines.append(line)
@@ -175,7 +175,7 @@ class _Parser:
         sentence = self._sentence or self._new_sentence(begin, where)
         start, stop = self._characters(sentence, begin, end, where)
         name = self._token_name(sentence, (start, stop), fields[2], where) if unit[1] is None else ""
-        self._made.rows.append(Row(number, name, start, stop, fields))
+        self._made.rows.append(TsvRow(number, name, start, stop, fields))
 
     def _new_sentence(self, begin: int, where: str) -> _Sentence:
         if self._fragments is None:

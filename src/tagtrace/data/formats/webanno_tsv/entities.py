@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tagtrace._checks import NoLabelsError, at
 from tagtrace.data.formats.cas import ENTITY, is_tools
 from tagtrace.data.formats.webanno_tsv.cells import NO_VALUE, apart, stack_of, unescaped
-from tagtrace.data.formats.webanno_tsv.document import Document, Row
+from tagtrace.data.formats.webanno_tsv.document import TsvDocument, TsvRow
 from tagtrace.data.marked.marks import Mark, MarkedText
 from tagtrace.data.source import shown, stem
 
@@ -21,21 +21,37 @@ class Entity:
     """In brackets; one on a single row needs none."""
     places: list[tuple[int, int]] = field(default_factory=list)
     """The number of the row and the place."""
+    said: list[tuple[str | None, ...]] = field(default_factory=list)
+    """What the columns of each row say, without the number."""
     values: list[str | None] = field(default_factory=list)
 
 
-def entities_of(document: Document) -> list[Entity]:
+def entities_of(document: TsvDocument) -> list[Entity]:
     """All named entities, in the order of their first rows."""
     by_number, found, column = dict[int, Entity](), list[Entity](), document.value_column
     for number, row in enumerate(document.rows):
         where = at(document.path, row.number + 1)
         for place, item in enumerate(stack_of(row.cells(document.entity_columns))):
-            entity = _entity(number_of(document, item, where), by_number, found)
-            written = None if column is None else item[column]
-            value = None if written is None else apart(written, where)[0]
+            parts = _parts(document, item, where)
+            entity = _entity(_number(parts), by_number, found)
+            value = None if column is None else parts[column][0]
             entity.places.append((number, place))
+            entity.said.append(tuple(one for one, _ in parts))
             entity.values.append(None if value is None or value == NO_VALUE else unescaped(value))
     return found
+
+
+def _parts(document: TsvDocument, item: Sequence[str | None], where: str) -> list[tuple[str | None, int | None]]:
+    """What each column says about an entity on a row, and the number there."""
+    columns = [document.columns[number] for number in document.entity_columns]
+    return [
+        (one, None) if one is None or column.is_target else apart(one, where)
+        for one, column in zip(item, columns, strict=True)
+    ]
+
+
+def _number(parts: Sequence[tuple[str | None, int | None]]) -> int | None:
+    return next((number for _, number in parts if number is not None), None)
 
 
 def _entity(number: int | None, by_number: dict[int, Entity], found: list[Entity]) -> Entity:
@@ -47,15 +63,12 @@ def _entity(number: int | None, by_number: dict[int, Entity], found: list[Entity
     return found[-1]
 
 
-def number_of(document: Document, item: Sequence[str | None], where: str) -> int | None:
+def number_of(document: TsvDocument, item: Sequence[str | None], where: str) -> int | None:
     """The number in brackets of an entity on a row."""
-    columns = [document.columns[number] for number in document.entity_columns]
-    written = [one for one, column in zip(item, columns, strict=True) if one is not None and not column.is_target]
-    numbers = [apart(one, where)[1] for one in written]
-    return next((one for one in numbers if one is not None), None)
+    return _number(_parts(document, item, where))
 
 
-def marked_text(document: Document, *, labelled: bool) -> MarkedText:
+def marked_text(document: TsvDocument, *, labelled: bool) -> MarkedText:
     """The document as a text; the keys of its marks are the numbers of their entities."""
     layers = list(dict.fromkeys(one.layer for one in document.columns if one.layer != ENTITY))
     annotated = [name for name in layers if not is_tools(name)]
@@ -81,7 +94,7 @@ def marked_text(document: Document, *, labelled: bool) -> MarkedText:
     )  # fmt: skip
 
 
-def _tokens(document: Document) -> Iterator[tuple[int, int]]:
+def _tokens(document: TsvDocument) -> Iterator[tuple[int, int]]:
     for number in document.token_rows:
         start, stop = document.rows[number].start, document.rows[number].stop
         assert start is not None
@@ -89,11 +102,11 @@ def _tokens(document: Document) -> Iterator[tuple[int, int]]:
         yield start, stop
 
 
-def _why_odd(entity: Entity, rows: Sequence[Row], positions: Sequence[int | None]) -> str:
+def _why_odd(entity: Entity, rows: Sequence[TsvRow], positions: Sequence[int | None]) -> str:
     """Why an entity is not learned from; ``positions`` are those of its rows among the tokens."""
     if not all(entity.values):
         return "has no value"
-    if len(set(entity.values)) > 1:
+    if len(set(entity.said)) > 1:
         return "has different values on its tokens"
     if any(not row.unit for row in rows):
         return "is on parts of tokens"
@@ -103,6 +116,6 @@ def _why_odd(entity: Entity, rows: Sequence[Row], positions: Sequence[int | None
     return ""
 
 
-def _named(entity: Entity, rows: Sequence[Row]) -> str:
+def _named(entity: Entity, rows: Sequence[TsvRow]) -> str:
     value = next((one for one in entity.values if one), "named entity")
     return f"the {value} {shown(rows[0].fields[2] + ' ...' * (len(rows) > 1))} in line {rows[0].number + 1}"

@@ -6,7 +6,7 @@ import re
 
 from tagtrace.data.formats.cas import ENTITY
 from tagtrace.data.formats.webanno_tsv.cells import slots, stacked
-from tagtrace.data.formats.webanno_tsv.document import NUM_FIRST, Document, Row
+from tagtrace.data.formats.webanno_tsv.document import NUM_FIRST, TsvDocument, TsvRow
 
 _REFERENCE = re.compile(r"([0-9]+-[0-9]+(?:\.[0-9]+)?)(?:\[([0-9]{1,10})(?:_([0-9]{1,10}))?\])?")
 _TYPES = (ENTITY, "uima.tcas.Annotation")
@@ -20,7 +20,7 @@ class References:
     so only references without one need the type that the header names.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: TsvDocument) -> None:
         self.by_number: dict[int, str] = {}
         self.by_unit: dict[str, str] = {}
         """Of references without a number, which mean the first one of their type on a token."""
@@ -31,7 +31,7 @@ class References:
                 for row in document.rows:
                     self._add_cell(row, row.fields[NUM_FIRST + number], is_relation=is_relation, is_typed=is_typed)
 
-    def _add_cell(self, row: Row, cell: str, *, is_relation: bool, is_typed: bool) -> None:
+    def _add_cell(self, row: TsvRow, cell: str, *, is_relation: bool, is_typed: bool) -> None:
         where = f"{'a relation' if is_relation else 'a slot'} in line {row.number + 1}"
         for item in stacked(cell):
             for one in [item] if is_relation else slots(item):

@@ -10,7 +10,7 @@ from functools import cached_property
 from tagtrace._checks import DataError, at
 from tagtrace.data.formats.cas import MAX_ID
 from tagtrace.data.formats.webanno_tsv.cells import NO_VALUE, NOTHING, apart, escaped, stack_of
-from tagtrace.data.formats.webanno_tsv.document import NUM_FIRST, Document
+from tagtrace.data.formats.webanno_tsv.document import NUM_FIRST, TsvDocument
 from tagtrace.data.formats.webanno_tsv.entities import Entity, entities_of, number_of
 from tagtrace.data.formats.webanno_tsv.references import References
 from tagtrace.data.marked.marks import Mark, MarkEdit
@@ -24,7 +24,7 @@ Item = list[str | None]
 class Editor:
     """Collects what is to be changed in a document."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: TsvDocument) -> None:
         self._document, self._entities = document, entities_of(document)
         self._references = References(document)
         self._stacks: dict[int, list[Item | None]] = {}
