@@ -78,7 +78,7 @@ def test_a_process_that_ends_between_the_two(places: tuple[Path, Path]) -> None:
 
 
 def test_what_waits_for_another_log_is_left_until_it_is_old(tmp_path: Path) -> None:
-    data, log, other = tmp_path / "data", tmp_path / "log", tmp_path / f".data.{'0' * 16}.tagtrace-pair"
+    data, log, other = tmp_path / "data", tmp_path / "log", tmp_path / f".data.{'0' * 16}.0.tagtrace-pair"
     log.write_bytes(b"mine")
     other.write_bytes(b"precious for a minute")
     finish_pairs((data, log))
@@ -86,6 +86,25 @@ def test_what_waits_for_another_log_is_left_until_it_is_old(tmp_path: Path) -> N
     os.utime(other, (time.time() - 120, time.time() - 120))
     finish_pairs((data, log))
     assert (data.exists(), other.exists()) == (False, False)
+
+
+def test_data_that_came_after_a_kill_is_not_replaced(places: tuple[Path, Path]) -> None:
+    found = 0
+    for step in range(1, 60):
+        for path in places:
+            path.unlink(missing_ok=True)
+        if not killed_in_a_fork(step, lambda: write(*places), can_exchange=True):
+            break
+        if contents(*places) == (None, NEW[1]):
+            places[0].write_bytes(b"somebody's")
+            with pytest.raises(OptionError, match="was written by somebody else after a run was killed"):
+                finish_pairs(places)
+            assert places[0].read_bytes() == b"somebody's"
+            places[0].unlink()
+            finish_pairs(places)
+            assert contents(*places) == NEW
+            found += 1
+    assert found > 0, "no kill between the two files"
 
 
 def test_a_fix_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ from tests.test_run_folder import ONES, TWOS, run_folder
 from tagtrace import _tensor_files
 run = run_folder(Path({folder!r})).open()
 run.add({{"a": ONES}}, step=1)
-def killed(tensors, path):
+def killed(tensors, path, *_):
     path.write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
 _tensor_files.save_file = killed
@@ -257,13 +257,17 @@ def test_a_folder_that_nobody_named_is_not_reached_through_a_link(tmp_path: Path
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give a folder away")
-def test_a_folder_that_nobody_named_is_not_that_of_another_user(tmp_path: Path) -> None:
+def test_a_folder_that_nobody_named_is_not_that_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its contents would become part of a result, whoever made them."""
     run_folder(tmp_path / "run").open().add({"a": ONES})
     os.chown(tmp_path / "run", 65534, 65534)
     with pytest.raises(OptionError, match="results of another user; choose another folder"):
         run_folder(tmp_path / "run", is_unasked=True).open()
     assert run_folder(tmp_path / "run").open().has("a")
+    monkeypatch.setattr("tagtrace._run_folder._own_uid", lambda _: 65534)  # a disk that shows all files as somebody's
+    assert run_folder(tmp_path / "run", is_unasked=True).open().has("a")
 
 
 @pytest.mark.parametrize("name", ["*", "notes.*", "[n]otes.txt", "?otes.txt"])

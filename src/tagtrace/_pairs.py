@@ -1,9 +1,9 @@
 """Two files that appear together: data, which may be a folder too, and the log of what was changed in it.
 
-Both are written aside. Then the data is renamed to ``.DATA.xxxxxxxxxxxxxxxx.tagtrace-pair``, where the digits are those
-of the checksum of the log; the log gets its name; and the data gets its name, for which an older folder is renamed. If
-the process is killed before the last step, the log is there and tells which data belongs to it, and ``finish_pairs``
-does that step.
+Both are written aside. Then the data is renamed to ``.DATA.xxxxxxxxxxxxxxxx.N.tagtrace-pair``, where the digits are
+those of the checksum of the log, and N is the inode of the data that is replaced, or 0; the log gets its name; and the
+data gets its name, for which an older folder is renamed. If the process is killed before the last step, the log is
+there and tells which data belongs to it, and ``finish_pairs`` does that step, unless other data came meanwhile.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def pair_moved_when_whole(data: Path, log: Path, *, source: Path | None = None) 
                 keep_modes(aside, path, aside if source is None else source)
             else:
                 keep_mode(aside, path, source)
-        staged = data.with_name(f".{data.name}.{file_sha256(asides[1])[:_NUM_DIGITS]}.tagtrace-pair")
+        digest = file_sha256(asides[1])[:_NUM_DIGITS]
+        staged = data.with_name(f".{data.name}.{digest}.{_inode(data)}.tagtrace-pair")
         for path in (data, log):
             check_still_new(path)
         if staged.is_dir():  # of a run that was killed before its log was there
@@ -68,6 +69,11 @@ def _give_name(staged: Path, data: Path) -> None:
         replace_in_two_steps(staged, data)
     else:
         os.replace(staged, data)
+
+
+def _inode(path: Path) -> int:
+    """By which a file or folder is known; 0 if there is none."""
+    return path.lstat().st_ino if os.path.lexists(path) else 0
 
 
 def _is_device(path: Path) -> bool:
@@ -96,24 +102,30 @@ def moved_when_whole(path: Path, source: Path | None) -> Iterator[Path]:
 def finish_pairs(paths: Iterable[Path]) -> None:
     """If a run was killed between two files, one of which is in ``paths``, give the other its name too.
 
-    What runs left that were killed before that is deleted, unless it is so young that they may go on.
+    What runs left that were killed before that is deleted, unless it is so young that they may go on. Raises
+    OptionError if somebody has put other data there since.
     """
     paths = [real_path(path) for path in paths]
     digests = {file_sha256(path)[:_NUM_DIGITS] for path in paths if path.is_file()} if _staged(paths) else set[str]()
-    for data, staged, digest in _staged(paths):
+    for data, staged, digest, replaced in _staged(paths):
         with suppress(OSError):
             if digest in digests:
+                if _inode(data) not in (0, replaced):
+                    raise OptionError(
+                        f"{data}: was written by somebody else after a run was killed, whose result is {staged}; move "
+                        "one of the two elsewhere"
+                    )
                 _give_name(staged, data)
             elif time.time() - staged.stat().st_mtime > _ENOUGH_SECONDS:
                 shutil.rmtree(staged) if staged.is_dir() else staged.unlink()
 
 
-def _staged(paths: Iterable[Path]) -> list[tuple[Path, Path, str]]:
-    """Data that waits for its name: the name, where it is, and the first digits of its log's checksum."""
-    found: list[tuple[Path, Path, str]] = []
+def _staged(paths: Iterable[Path]) -> list[tuple[Path, Path, str, int]]:
+    """Data that waits for its name: the name, where it is, the first digits of its log's checksum, what it replaces."""
+    found: list[tuple[Path, Path, str, int]] = []
     for data in paths:
-        pattern = re.compile(rf"\.{re.escape(data.name)}\.([0-9a-f]{{{_NUM_DIGITS}}})\.tagtrace-pair")
+        pattern = re.compile(rf"\.{re.escape(data.name)}\.([0-9a-f]{{{_NUM_DIGITS}}})\.([0-9]+)\.tagtrace-pair")
         with suppress(OSError):
             names = (pattern.fullmatch(path.name) for path in sorted(data.parent.iterdir()))
-            found += [(data, data.with_name(name[0]), name[1]) for name in names if name]
+            found += [(data, data.with_name(name[0]), name[1], int(name[2])) for name in names if name]
     return found

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -91,7 +92,7 @@ class RunFolder:
             return
         if self.folder.is_symlink():
             raise self.error(f"{self.folder}: is a link, which is not followed; remove it")
-        if hasattr(os, "geteuid") and self.folder.exists() and self.folder.stat().st_uid != os.geteuid():
+        if self.folder.exists() and self.folder.stat().st_uid != _own_uid(self.folder.parent):
             raise self.error(f"{self.folder}: {self.what} of another user; choose another folder")
 
     def not_begun(self) -> Iterator[Path]:
@@ -205,6 +206,12 @@ class RunFolder:
         except self.error:
             return any(self.folder.rglob("*.safetensors"))
         return True
+
+
+def _own_uid(folder: Path) -> int:
+    """The owner of what this user makes in a folder; disks of other machines may show another one."""
+    with TemporaryFile(dir=folder) as stream:
+        return os.fstat(stream.fileno()).st_uid
 
 
 def _remove_if_empty(folder: Path) -> None:

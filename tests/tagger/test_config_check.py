@@ -72,6 +72,43 @@ def test_what_a_tokenizer_may_not_ask_for(folder: Path) -> None:
         Transformer(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("tokenizer_config.json", {"tokenizer_class": "BertTokenizer", "vocab": "/etc/hostname"}),
+        ("tokenizer_config.json", {"vocab_file": "../secret"}),
+        ("tokenizer_config.json", {"merges": [["a", "b"]]}),
+        ("special_tokens_map.json", {"vocab_file": "/etc/hostname"}),
+        ("special_tokens_map.json", {"vocab": "/etc/hostname"}),
+    ],
+)
+def test_the_words_of_a_tokenizer_come_from_its_folder(folder: Path, name: str, values: dict[str, Any]) -> None:
+    """Lines of a file of the reader's would become words, and be saved with every tagger."""
+    path = folder / name
+    before = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**before, **values}))
+    with pytest.raises(EncoderError, match=rf"{name}: the key \w+ says where the words of the tokenizer come from"):
+        Transformer(folder)
+
+
+def test_what_descriptions_of_tokenizers_usually_have(folder: Path) -> None:
+    (folder / "special_tokens_map.json").write_text('{"cls_token": "[CLS]", "additional_special_tokens": []}')
+    path = folder / "tokenizer_config.json"
+    usual = {"special_tokens_map_file": "/home/ada/special_tokens_map.json", "vocab_file": None, "name_or_path": "a/b"}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **usual}))
+    assert Transformer(folder).dim == 16
+
+
+def test_a_tokenizer_that_fails_is_one_line(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    whole = json.loads(path.read_text())
+    whole["model"]["unk_token"] = "[NOWHERE]"
+    path.write_text(json.dumps(whole))
+    encoder = Transformer(folder)
+    with pytest.raises(EncoderError, match=r"the tokenizer fails on '.*' \(.*\); give another one"):
+        encoder.prepare(Sentence(("\u0416\u0416\u0416",), ()))
+
+
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_link_leads_to_no_other_folder(folder: Path, *, inside: bool) -> None:
     """A vocabulary that is somebody's file would be saved with every tagger."""

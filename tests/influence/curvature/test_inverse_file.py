@@ -167,7 +167,7 @@ def test_a_kill_while_writing_leaves_nothing_that_is_read(index: Index) -> None:
     solver = exact_solver(index)
     shutil.rmtree(index.folder / "curvature")
 
-    def killed(tensors: dict[str, Tensor], path: Path) -> None:
+    def killed(tensors: dict[str, Tensor], path: Path, *_: object) -> None:
         path.write_bytes(bytes(tensors["inverse"].numpy())[:100])
         os._exit(9)
 

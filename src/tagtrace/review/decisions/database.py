@@ -156,7 +156,7 @@ class Store:
         What cannot be read again is not saved.
         """
         found = self.after(last)
-        if [row.id for row in found] != self._added or last + len(found) > MAX_ID:
+        if [row.id for row in found] != self._added or max(self._added, default=last) > MAX_ID:
             raise DataError(
                 f"{self.path}: the decision could not be read again, so nothing was changed; restore a copy"
             )

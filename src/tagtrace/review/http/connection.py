@@ -36,7 +36,7 @@ class Connection(H11Protocol):
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
         self._visitor = Visitor()
         self._begin = self.loop.time()
-        self._num_lines = 0
+        self._num_lines, self._head_end = 0, b""
         self.app_state = {**self.app_state, VISITOR: self._visitor}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -68,7 +68,9 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.conn.their_state is h11.IDLE:
-            self._num_lines += data.partition(b"\r\n\r\n")[0].count(b"\n")
+            head, end, _ = (self._head_end + data).partition(b"\r\n\r\n")
+            self._num_lines += head.count(b"\n") - self._head_end.count(b"\n")
+            self._head_end = b"" if end else head[-3:]  # the end of the head may come in two parts
             if self._num_lines > MAX_LINES:
                 self.send_400_response(f"A request has at most {MAX_LINES} lines of headers.")
                 return
@@ -78,7 +80,7 @@ class Connection(H11Protocol):
             self._expect("head", HEAD_SECONDS)
         else:
             self._forget("head")
-            self._num_lines = 0
+            self._num_lines, self._head_end = 0, b""
         if state is h11.SEND_BODY:
             self._expect("body", BODY_SECONDS)
         else:

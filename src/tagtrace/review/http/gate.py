@@ -45,6 +45,8 @@ LIMITS = {"/api/import": MAX_IMPORT, "/api/decisions/bulk": MAX_BULK}
 """Size limits of paths that accept larger bodies, in bytes."""
 MAX_TOGETHER = 40_000_000
 """Bytes of all bodies with the same limit that are being read or answered. Imports hold up no decisions."""
+SMALL = 16_000
+"""Bytes of a body that is never refused for others, which may be slow to arrive: any decision on one finding."""
 MAX_NESTED = 100_000
 """Lists and objects in a body; the largest that a schema allows has fewer than half as many."""
 HAS_TOKEN = "has_token"
@@ -179,8 +181,9 @@ class Gate:
 
     @contextmanager
     def _holding(self, size: int, limit: int) -> Iterator[None]:
-        """Room for a body of ``size`` bytes, which is taken before the body is read."""
-        if self._held[limit] + size > MAX_TOGETHER:
+        """Room for a body of ``size`` bytes, taken before the body is read; there always is for a small one."""
+        size = 0 if size <= SMALL else size
+        if size and self._held[limit] + size > MAX_TOGETHER:
             raise RefusalError(503, "too many large requests are being answered; try again in a moment")
         self._held[limit] += size
         try:

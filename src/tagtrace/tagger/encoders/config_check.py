@@ -37,7 +37,12 @@ _REFUSED = {
     r"transformers_weights|model_args|trust_remote_code": _PLAIN,  # other weights and code
 }
 """Keys, with the values that are harmless."""
-_TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+_TOKENIZER = {
+    "tokenizer_config.json": re.compile(r"(?!special_tokens_map)\w*_files?|vocab|merges|tokenizer_object|tokenizers?"),
+    "special_tokens_map.json": re.compile(r"(?!\w*_tokens?$).*"),
+    "added_tokens.json": re.compile(r"(?!)"),
+}
+"""Descriptions of a tokenizer, and their keys that may name a file, whose lines would become its words."""
 MOST_LAYERS = 1000
 """Each layer is made before the weights are read; large models have about a hundred."""
 _LAYERS = re.compile(r".*(layer|block|group|expert)s?")
@@ -47,9 +52,9 @@ def check_config(folder: str | Path) -> None:
     """Raise EncoderError unless a model's folder can be loaded without code, kernels or models from elsewhere."""
     path = Path(folder) / "config.json"
     config = _harmless(path)
-    for name in _TOKENIZER:
+    for name, may_name_a_file in _TOKENIZER.items():
         if (Path(folder) / name).exists():
-            _harmless(Path(folder) / name)
+            _check_tokenizer(Path(folder) / name, may_name_a_file)
     kind = next((kind for kind in model_types(config) if kind not in MODEL_TYPES), None)
     if kind is not None:
         raise EncoderError(
@@ -61,6 +66,17 @@ def check_config(folder: str | Path) -> None:
             f"{folder}: adapter_config.json names another model, which is never loaded; merge the two into one"
             " (merge_and_unload) and save that"
         )
+
+
+def _check_tokenizer(path: Path, may_name_a_file: re.Pattern[str]) -> None:
+    """Raise EncoderError unless a tokenizer has its words from the files of its own folder, by their usual names."""
+    found = _harmless(path)
+    for key, value in found.items() if isinstance(found, dict) else ():
+        if value is not None and may_name_a_file.fullmatch(key):
+            raise EncoderError(
+                f"{path}: the key {key[:80]} says where the words of the tokenizer come from, and they are only read"
+                " from tokenizer.json in this folder; remove the key"
+            )
 
 
 def _harmless(path: Path) -> object:

@@ -16,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tagtrace._checks import EncoderError
+
 Ints = NDArray[np.int64]
 
 
@@ -72,7 +74,15 @@ class Piecer:
         return encoding.ids[:start], after
 
     def _encode(self, words: list[str], *, special: bool) -> Any:
-        return self._backend.encode(words, is_pretokenized=True, add_special_tokens=special)
+        try:
+            return self._backend.encode(words, is_pretokenized=True, add_special_tokens=special)
+        except BaseException as error:  # its panics are no Exceptions
+            if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+                raise
+            reason = " ".join(str(error).split())[:160]
+            raise EncoderError(
+                f"the tokenizer fails on {' '.join(words)[:60]!r} ({reason}); give another one"
+            ) from None
 
 
 def cut_windows(words: Sequence[Sequence[int]], piecer: Piecer, max_pieces: int, overlap: int) -> Pieces:
