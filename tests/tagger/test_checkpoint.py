@@ -102,7 +102,7 @@ def test_a_run_killed_while_it_writes_a_checkpoint_resumes_from_the_previous_one
     with pytest.raises(Killed):
         train_tagger(fresh(), TRAIN, DEV, SHORT, checkpoint=folder, progress=kill_at(4))
 
-    def half_written(_tensors: dict[str, Tensor], path: Path) -> None:
+    def half_written(_tensors: dict[str, Tensor], path: Path, *_: object) -> None:
         path.write_bytes(b"half")
         raise Killed
 

@@ -188,7 +188,7 @@ def test_an_interrupted_write_leaves_the_old_one_and_no_rubbish(index: Index, mo
     solver = exact_solver(index)
     before = sorted(path.name for path in index.folder.rglob("*"))
 
-    def interrupted(_: dict[str, Tensor], path: Path) -> None:
+    def interrupted(_: dict[str, Tensor], path: Path, *_more: object) -> None:
         path.write_bytes(b"half")
         raise KeyboardInterrupt
 
