@@ -54,6 +54,9 @@ def test_a_kill_at_any_step(
 
     seen = set[object]()
     for _ in every_kill(prepare, lambda: write(data, log), stays_dead=stays_dead, can_exchange=True):
+        if not stays_dead:  # Ctrl-C leaves nothing that has yet to be finished
+            assert contents(data, log) in (before, NEW)
+            assert not list(tmp_path.glob("**/*.tagtrace-pair"))
         finish_pairs(places)
         assert contents(data, log) in (before, NEW)
         seen.add(contents(data, log))

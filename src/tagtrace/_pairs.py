@@ -55,11 +55,16 @@ def pair_moved_when_whole(data: Path, log: Path, *, source: Path | None = None) 
         for path in (data, log):
             check_still_new(path)
         if staged.is_dir():  # of a run that was killed before its log was there
-            shutil.rmtree(staged)
-        os.replace(asides[0], staged)
-        os.replace(asides[1], log)
-        with suppress(FileNotFoundError):  # another process has just finished the pair
-            _give_name(staged, data)
+            _delete(staged)
+        try:
+            os.replace(asides[0], staged)
+            os.replace(asides[1], log)
+        finally:  # also after Ctrl-C
+            if asides[1].exists():
+                _delete(staged)
+            else:
+                with suppress(FileNotFoundError):  # another process has just finished the pair
+                    _give_name(staged, data)
         written(data, log)
 
 
@@ -69,6 +74,10 @@ def _give_name(staged: Path, data: Path) -> None:
         replace_in_two_steps(staged, data)
     else:
         os.replace(staged, data)
+
+
+def _delete(staged: Path) -> None:
+    shutil.rmtree(staged) if staged.is_dir() else staged.unlink(missing_ok=True)
 
 
 def _inode(path: Path) -> int:
@@ -117,7 +126,7 @@ def finish_pairs(paths: Iterable[Path]) -> None:
                     )
                 _give_name(staged, data)
             elif time.time() - staged.stat().st_mtime > _ENOUGH_SECONDS:
-                shutil.rmtree(staged) if staged.is_dir() else staged.unlink()
+                _delete(staged)
 
 
 def _staged(paths: Iterable[Path]) -> list[tuple[Path, Path, str, int]]:
