@@ -54,9 +54,8 @@ def test_a_kill_at_any_step(
 
     seen = set[object]()
     for _ in every_kill(prepare, lambda: write(data, log), stays_dead=stays_dead, can_exchange=True):
-        if not stays_dead:  # Ctrl-C leaves nothing that has yet to be finished
-            assert contents(data, log) in (before, NEW)
-            assert not list(tmp_path.glob("**/*.tagtrace-pair"))
+        if not stays_dead:  # Ctrl-C leaves nothing but what belongs to a log that is there
+            assert contents(data, log)[1] == NEW[1] or not list(tmp_path.glob("**/*.tagtrace-pair"))
         finish_pairs(places)
         assert contents(data, log) in (before, NEW)
         seen.add(contents(data, log))
