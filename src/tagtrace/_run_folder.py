@@ -43,6 +43,8 @@ class RunFolder:
     what: str
     error: type[TagtraceError]
     remedy: str
+    is_unasked: bool
+    """Whether nobody named the folder: its name follows from that of an output."""
 
     def __init__(
         self,
@@ -56,7 +58,6 @@ class RunFolder:
         remedy: str = "choose another folder",
         is_unasked: bool = False,
     ) -> None:
-        """``is_unasked``: the name of the folder follows from that of an output."""
         self.folder, self.marker, self.what = Path(folder), marker, what
         self.product: Product = product or Product(marker, (marker, "*.safetensors", "*/*.safetensors"))
         self.owner: dict[str, Any] = parse_json(json.dumps(owner))

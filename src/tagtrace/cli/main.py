@@ -89,6 +89,10 @@ class Commands(LazyCommands):
             with errors_as_lines():  # also before and after a command, where click would say "Aborted!"
                 try:
                     status = super().main(*args, standalone_mode=False, **extra)
+                    sys.stdout.flush()  # its disk may be full
+                except BrokenPipeError:  # whoever read has gone
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+                    status = 1
                 except click.ClickException as error:
                     error.show()
                     status = error.exit_code

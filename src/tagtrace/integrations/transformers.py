@@ -47,6 +47,12 @@ class TagtraceCallback(TrainerCallback):
     In a distributed run only the first process writes.
     """
 
+    corpus: Corpus
+    folder: Path
+    keeps_dynamics: bool
+    tokenizer: PreTrainedTokenizerBase | None
+    options: IndexOptions | None
+    overwrite: bool
     index: Index | None = None
     """The index, once the training has ended."""
 

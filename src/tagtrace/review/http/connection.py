@@ -37,7 +37,7 @@ class Connection(H11Protocol):
         self._visitor = Visitor()
         self._begin = self.loop.time()
         self._num_lines, self._head_end = 0, b""
-        self.app_state = {**self.app_state, VISITOR: self._visitor}
+        self.app_state: dict[str, Any] = {**self.app_state, VISITOR: self._visitor}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
