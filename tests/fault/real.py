@@ -18,11 +18,13 @@ from tests.fault.table import CASES
 
 MADE_SMALL = ("train", "demo", "reproduce")
 """Commands with parts that ``small`` makes small."""
+ROUNDED = ("index pipeline",)
+"""Cases whose head differs by 1e-10 in a process of its own, and so its checksums."""
 
 
 def every_command(rng: Random) -> Iterator[Trial]:
     """All cases that do the same in a process of their own, but for those that serve."""
-    cases = [case for case in CASES if case.command not in (*MADE_SMALL, "review")]
+    cases = [case for case in CASES if case.command not in (*MADE_SMALL, "review") and case.name not in ROUNDED]
     rng.shuffle(cases)
     yield from (Trial(case.name, "real", "", "") for case in cases)
 
