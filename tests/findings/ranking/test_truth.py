@@ -305,6 +305,6 @@ def test_findings_of_another_index_are_refused(tmp_path: Path) -> None:
     index = make_index(tmp_path)
     truth = read_truth(index, make_corpus())
     (one,) = findings_of(index, [(0, 0, 1)], [("O",)])
-    for other in (replace(one, tokens=("other",)), replace(one, sentence_number=99), replace(one, sentence_number=-1)):
+    for other in (replace(one, tokens=("other",)), replace(one, sentence_number=99)):
         with pytest.raises(DataError, match=r"finding 1 \(s0:0\) is not about .*; give the index that was audited"):
             finding_is_wrong([other], index, truth)
