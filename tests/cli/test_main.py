@@ -133,9 +133,18 @@ def test_a_full_output_is_one_line() -> None:
     assert (run.returncode, run.stderr) == (1, b"tagtrace: No space left on device; free some space and run again\n")
 
 
+@pytest.fixture
+def listening() -> Iterator[None]:
+    """Ctrl-C does what it does in a terminal; what a shell starts in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_ctrl_c_where_nothing_can_be_raised_is_not_lost() -> None:
     code = (
         "import signal, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from tagtrace.cli.main import main\n"
         "class Interrupted:\n"
         "    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
@@ -151,12 +160,14 @@ def test_ctrl_c_where_nothing_can_be_raised_is_not_lost() -> None:
     assert (run.returncode, run.stderr) == (130, "tagtrace: interrupted; run the same command again to resume\n")
 
 
+@pytest.mark.usefixtures("listening")
 @pytest.mark.parametrize("moment", ["make_context", "invoke"])
 def test_ctrl_c_before_and_after_a_command_is_ctrl_c(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     monkeypatch.setattr(Commands, moment, lambda *_, **__: signal.raise_signal(signal.SIGINT))
     refused(tagtrace("data", "check", __file__), "interrupted", status=130)
 
 
+@pytest.mark.usefixtures("listening")
 def test_ctrl_c_that_a_library_turns_into_another_error_is_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     def strike(*_: object, **__: object) -> None:
         try:
