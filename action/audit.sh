@@ -18,7 +18,7 @@ tagtrace train --epochs "${EPOCHS:-10}" --schedule linear --keep last -- "$TRAIN
 tagtrace index --seeds 0 -- "$work/tagger" "$TRAIN" "$work/index"
 tagtrace audit --effects 0 --out "$OUT" ${TRUSTED:+--trusted "$TRUSTED"} -- "$work/index" | tee "$work/said"
 
-likely=$(python -c 'import sys, tagtrace; print(len(tagtrace.Audit.load(sys.argv[1]).likely))' "$OUT")
+likely=$(python -I -c 'import sys, tagtrace; print(len(tagtrace.Audit.load(sys.argv[1]).likely))' "$OUT")
 {
     echo "## Audit of training labels"
     echo

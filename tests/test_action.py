@@ -35,14 +35,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("action")
     write_invented(generate(num_documents=20), folder)
     with (folder / "train.conll").open("a", encoding="utf-8") as file:
+        for name in ("tagtrace", "json", "argparse"):  # what Python would import from the working folder
+            (folder / f"{name}.py").write_text('open("run", "w").close()\n')
         file.write("```\tB-LOC\n</pre><h1>\tB-LOC\nVarnholt\tB-PER\n\n" * 5)
     return folder
 
 
 def test_every_input_reaches_the_script() -> None:
-    (step,) = [step for step in ACTION["runs"]["steps"] if "audit.sh" in step.get("run", "")]
-    values = re.findall(r"\$\{\{ inputs\.([a-z-]+) \}\}", " ".join(step["env"].values()))
-    assert sorted(values) == sorted(ACTION["inputs"])
+    steps = [step for step in ACTION["runs"]["steps"] if "run" in step]
+    given = " ".join(value for step in steps for value in step["env"].values())
+    assert sorted(re.findall(r"\$\{\{ inputs\.([a-z-]+) \}\}", given)) == sorted(ACTION["inputs"])
+    (step,) = [step for step in steps if "audit.sh" in step["run"]]
     assert all(re.search(rf"\b{name}\b", SCRIPT.read_text(encoding="utf-8")) for name in step["env"])
     assert not any("${{" in step.get("run", "") for step in ACTION["runs"]["steps"]), "an input would be run as code"
 
@@ -64,6 +67,7 @@ def test_the_summary_has_what_the_audit_says(folder: Path) -> None:
     said = lines[lines.index("", 4) + 1 :]
     assert f"    {len(found.findings):,} findings among " in "\n".join(said)
     assert all(line.startswith("    ") for line in said), "text of the data is outside of the block"
+    assert not (folder / "run").exists()
 
 
 def test_it_fails_where_more_labels_are_doubtful_than_allowed(folder: Path) -> None:

@@ -67,6 +67,10 @@ class Command(click.Command):
     name the option that says where it is.
     """
 
+    def __init__(self, *args: Any, **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])  # also without the group
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             with as_private_as(check_places(ctx)), only_as_new(new_files(ctx)):
