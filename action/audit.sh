@@ -10,6 +10,14 @@ if [[ ! $limit =~ ^[0-9]*$ ]]; then
     echo "most-likely-wrong '$limit': must be a whole number, or empty" >&2
     exit 2
 fi
+for path in "$TRAIN" ${TRUSTED:+"$TRUSTED"}; do # a link could show a file of the machine in the summary
+    case $(realpath -- "$path") in
+        "$(realpath .)"/.git/*) ;;
+        "$(realpath .)"/*) continue ;;
+    esac
+    echo "$path: is not in the checkout" >&2
+    exit 2
+done
 export COLUMNS=120
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -26,7 +34,7 @@ likely=$(python -I -c 'import sys, tagtrace; print(len(tagtrace.Audit.load(sys.a
     echo
     sed 's/^/    /' "$work/said" # an indented block is code to its end, whatever the data says
 } >> "$GITHUB_STEP_SUMMARY"
-if [[ -n $limit ]] && ((likely > limit)); then
+if [[ -n $limit ]] && ((likely > 10#$limit)); then
     echo "$likely findings whose proposed labels are likelier than the given ones, at most $limit are allowed: see the summary" >&2
     exit 1
 fi

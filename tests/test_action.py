@@ -90,3 +90,17 @@ def test_bad_inputs_are_refused_and_never_run(folder: Path, inputs: dict[str, st
     assert line in ran.stderr
     assert not (folder / "run").exists()
     assert (folder / "summary.md").read_text() == "An earlier step.\n"
+
+
+@pytest.mark.parametrize("name", ["TRAIN", "TRUSTED"])
+@pytest.mark.parametrize("place", ["../elsewhere.conll", "link.conll", ".git/config"])
+def test_no_file_of_the_machine_is_shown(folder: Path, name: str, place: str) -> None:
+    """A pull request may contain links."""
+    (folder.parent / "elsewhere.conll").write_text("secret\tB-LOC\n")
+    (folder / "link.conll").unlink(missing_ok=True)
+    (folder / "link.conll").symlink_to("../elsewhere.conll")
+    (folder / ".git").mkdir(exist_ok=True)
+    (folder / ".git" / "config").write_text("secret\tB-LOC\n")
+    ran = audit(folder, **{name: place})
+    assert ran.returncode == 2
+    assert ran.stderr == f"{place}: is not in the checkout\n"

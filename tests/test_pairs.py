@@ -85,7 +85,7 @@ def test_what_waits_for_another_log_is_left_until_it_is_old(tmp_path: Path) -> N
     other.write_bytes(b"precious for a minute")
     finish_pairs((data, log))
     assert (data.exists(), other.exists()) == (False, True)
-    os.utime(other, (time.time() - 120, time.time() - 120))
+    os.utime(other, (time.time() - 8 * 24 * 3600, time.time() - 8 * 24 * 3600))
     finish_pairs((data, log))
     assert (data.exists(), other.exists()) == (False, False)
 

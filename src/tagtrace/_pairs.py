@@ -1,13 +1,14 @@
 """Two files that appear together: data, which may be a folder too, and the log of what was changed in it.
 
 Both are written aside. Then the data is renamed to ``.DATA.xxxxxxxxxxxxxxxx.N.tagtrace-pair``, where the digits are
-those of the checksum of the log, and N is the inode of the data that is replaced, or 0; the log gets its name; and the
-data gets its name, for which an older folder is renamed. If the process is killed before the last step, the log is
-there and tells which data belongs to it, and ``finish_pairs`` does that step, unless other data came meanwhile.
+those of the checksum of the log, and N tells the data that is replaced from any other, or is 0; the log gets its name;
+and the data gets its name, for which an older folder is renamed. If the process is killed before the last step, the log
+is there and tells which data belongs to it, and ``finish_pairs`` does that step, unless other data came meanwhile.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ from tagtrace._files import check_still_new, file_sha256, give_name, keep_mode, 
 from tagtrace._folders import folder_aside, remove_left_over, replace_folder, replace_in_two_steps
 
 _NUM_DIGITS = 16
-_ENOUGH_SECONDS = 60
+_ENOUGH_SECONDS = 7 * 24 * 3600
 
 
 @contextmanager
@@ -51,7 +52,7 @@ def pair_moved_when_whole(data: Path, log: Path, *, source: Path | None = None) 
             else:
                 keep_mode(aside, path, source)
         digest = file_sha256(asides[1])[:_NUM_DIGITS]
-        staged = data.with_name(f".{data.name}.{digest}.{_inode(data)}.tagtrace-pair")
+        staged = data.with_name(f".{data.name}.{digest}.{_stamp(data)}.tagtrace-pair")
         for path in (data, log):
             check_still_new(path)
         if staged.is_dir():  # of a run that was killed before its log was there
@@ -80,9 +81,13 @@ def _delete(staged: Path) -> None:
     shutil.rmtree(staged) if staged.is_dir() else staged.unlink(missing_ok=True)
 
 
-def _inode(path: Path) -> int:
-    """By which a file or folder is known; 0 if there is none."""
-    return path.lstat().st_ino if os.path.lexists(path) else 0
+def _stamp(path: Path) -> int:
+    """By which a file or folder is known as it is now; 0 if there is none."""
+    if not os.path.lexists(path):
+        return 0
+    found = path.lstat()
+    said = f"{found.st_ino} {found.st_size} {found.st_mtime_ns}".encode()
+    return int.from_bytes(hashlib.sha256(said).digest()[:7])
 
 
 def _is_device(path: Path) -> bool:
@@ -119,7 +124,7 @@ def finish_pairs(paths: Iterable[Path]) -> None:
     for data, staged, digest, replaced in _staged(paths):
         with suppress(OSError):
             if digest in digests:
-                if _inode(data) not in (0, replaced):
+                if _stamp(data) not in (0, replaced):
                     raise OptionError(
                         f"{data}: was written by somebody else after a run was killed, whose result is {staged}; move "
                         "one of the two elsewhere"

@@ -78,6 +78,7 @@ def test_what_a_tokenizer_may_not_ask_for(folder: Path) -> None:
         ("tokenizer_config.json", {"tokenizer_class": "BertTokenizer", "vocab": "/etc/hostname"}),
         ("tokenizer_config.json", {"vocab_file": "../secret"}),
         ("tokenizer_config.json", {"merges": [["a", "b"]]}),
+        ("tokenizer_config.json", {"tokenizer_class": "BertTokenizer", "init_inputs": ["/etc/hostname"]}),
         ("special_tokens_map.json", {"vocab_file": "/etc/hostname"}),
         ("special_tokens_map.json", {"vocab": "/etc/hostname"}),
     ],
@@ -88,6 +89,13 @@ def test_the_words_of_a_tokenizer_come_from_its_folder(folder: Path, name: str, 
     before = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**before, **values}))
     with pytest.raises(EncoderError, match=rf"{name}: the key \w+ says where the words of the tokenizer come from"):
+        Transformer(folder)
+
+
+def test_words_are_read_from_one_file_only(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\n[PAD]\n[MASK]\nsea\n")
+    with pytest.raises(EncoderError, match=r"has no tokenizer\.json"):
         Transformer(folder)
 
 

@@ -253,3 +253,15 @@ def test_many_documents_survive_relabelling(tmp_path: Path) -> None:
 def test_options_name_the_format(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected #FORMAT=WebAnno TSV"):
         read_corpus(written("a B-PER\n", tmp_path), ReadOptions(format="webanno-tsv"))
+
+
+def test_cells_that_multiply_are_refused(tmp_path: Path) -> None:
+    """A row with S annotations and C columns has S times C cells in S + C bytes."""
+    features = "|".join(f"f{number}" for number in range(200))
+    wide = f"#FORMAT=WebAnno TSV 3.3\n#T_SP={ENTITY}|value|{features}\n\n#Text=Ada\n"
+    with pytest.raises(DataError, match="a layer has more than 100 features"):
+        read_corpus(written(wide, tmp_path))
+    many = "|".join(f"PER[{number}]" for number in range(1, 1000))
+    deep = f"#FORMAT=WebAnno TSV 3.3\n#T_SP={ENTITY}|value\n\n#Text=Ada\n1-1\t0-3\tAda\t{many}\n"
+    with pytest.raises(DataError, match="more than 500 annotations of a layer on a token"):
+        read_corpus(written(deep, tmp_path))

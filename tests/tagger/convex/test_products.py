@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from tagtrace._checks import OptionError
 from tagtrace.tagger.convex import products
 from tagtrace.tagger.convex.products import compiled_loops, gather, project
 
@@ -34,6 +37,19 @@ def test_products_are_those_of_the_stored_features(
 def test_the_loops_are_tested_here() -> None:
     assert compiled_loops() is not None, "numba is one of the development tools"
     assert not products.uses_loops(torch.zeros(4, 6).T), "loops read rows"
+
+
+def test_numba_takes_no_settings_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder may be that of somebody else's project, and such a file can make numba unpickle."""
+    (tmp_path / ".numba_config.yaml").write_text("cache_dir: ./c\n")
+    monkeypatch.chdir(tmp_path)
+    products._import_loops.cache_clear()
+    try:
+        with pytest.raises(OptionError, match=r"\.numba_config\.yaml: numba would take settings, and code"):
+            compiled_loops()
+    finally:
+        monkeypatch.undo()
+        products._import_loops.cache_clear()
 
 
 def test_the_fallback_takes_over_if_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tagtrace._checks import OptionError
 from tagtrace.tagger.convex.threads import alone, share
 
 _Result = TypeVar("_Result")
@@ -30,6 +32,8 @@ NUM_PARTS = 64
 _BITS = {torch.float16: torch.uint16, torch.bfloat16: torch.int16}
 
 
+NUMBA_CONFIG = Path(".numba_config.yaml")
+"""numba reads it from the working folder, which may be that of somebody else's project."""
 USE_LOOPS = True
 """False: torch computes everything, as if numba were not installed."""
 
@@ -41,6 +45,11 @@ def compiled_loops() -> ModuleType | None:
 
 @cache
 def _import_loops() -> ModuleType | None:
+    if NUMBA_CONFIG.exists():
+        raise OptionError(
+            f"{NUMBA_CONFIG.absolute()}: numba would take settings, and code, from this file; move it away, or work in "
+            "another folder"
+        )
     try:
         from tagtrace.tagger.convex import compiled  # noqa: PLC0415
     except ImportError:

@@ -38,7 +38,9 @@ _REFUSED = {
 }
 """Keys, with the values that are harmless."""
 _TOKENIZER = {
-    "tokenizer_config.json": re.compile(r"(?!special_tokens_map)\w*_files?|vocab|merges|tokenizer_object|tokenizers?"),
+    "tokenizer_config.json": re.compile(
+        r"(?!special_tokens_map)\w*_files?|vocab|merges|tokenizer_object|tokenizers?|init_inputs"
+    ),
     "special_tokens_map.json": re.compile(r"(?!\w*_tokens?$).*"),
     "added_tokens.json": re.compile(r"(?!)"),
 }
@@ -52,6 +54,11 @@ def check_config(folder: str | Path) -> None:
     """Raise EncoderError unless a model's folder can be loaded without code, kernels or models from elsewhere."""
     path = Path(folder) / "config.json"
     config = _harmless(path)
+    if not (Path(folder) / "tokenizer.json").is_file():
+        raise EncoderError(
+            f"{folder}: has no tokenizer.json, and the words of a tokenizer are read from no other file; load the"
+            " tokenizer with transformers and write it again with save_pretrained"
+        )
     for name, may_name_a_file in _TOKENIZER.items():
         if (Path(folder) / name).exists():
             _check_tokenizer(Path(folder) / name, may_name_a_file)
@@ -72,7 +79,7 @@ def _check_tokenizer(path: Path, may_name_a_file: re.Pattern[str]) -> None:
     """Raise EncoderError unless a tokenizer has its words from the files of its own folder, by their usual names."""
     found = _harmless(path)
     for key, value in found.items() if isinstance(found, dict) else ():
-        if value is not None and may_name_a_file.fullmatch(key):
+        if value not in (None, [], ()) and may_name_a_file.fullmatch(key):
             raise EncoderError(
                 f"{path}: the key {key[:80]} says where the words of the tokenizer come from, and they are only read"
                 " from tokenizer.json in this folder; remove the key"

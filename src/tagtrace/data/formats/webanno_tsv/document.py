@@ -22,6 +22,8 @@ _FORMAT = re.compile(r"#FORMAT=WebAnno TSV 3\.([0-9]{1,9})")
 _LAYER = re.compile(r"#T_(SP|CH|RL)=(.*)", re.DOTALL)
 _UNIT = re.compile(r"[0-9]{1,10}-[0-9]{1,10}(\.[0-9]{1,10})?")
 _RANGE = re.compile(r"([0-9]{1,10})-([0-9]{1,10})")
+MAX_FEATURES, MAX_STACKED = 100, 500
+"""Each annotation on a token has as many cells as its layer has features."""
 NUM_FIRST = 3
 """How many fields a row has before the columns: its name, its offsets and its text."""
 
@@ -167,6 +169,8 @@ class _Parser:
         expected = NUM_FIRST + len(self._made.columns)
         if len(fields) != expected and (len(fields) != expected + 1 or fields[-1]):
             raise DataError(f"{where}: found {len(fields)} fields, expected {expected}, as the header says; {AGAIN}")
+        if any(cell.count("|") > MAX_STACKED for cell in fields[NUM_FIRST:]):
+            raise DataError(f"{where}: has more than {MAX_STACKED:,} annotations of a layer on a token; check the file")
         unit, place = _UNIT.fullmatch(fields[0]), _RANGE.fullmatch(fields[1])
         if unit is None or place is None:
             found = shown("\t".join(fields[:2]))
@@ -243,6 +247,8 @@ def _columns(kind: str, declared: str, where: str) -> list[Column]:
     layer, *features = [name for name in declared.split("|") if name] or [""]
     if not layer:
         raise DataError(f"{where}: a layer has no name; {AGAIN}")
+    if len(features) > MAX_FEATURES:
+        raise DataError(f"{where}: a layer has more than {MAX_FEATURES} features; check the file")
     is_slot = [kind == "SP" and name.startswith("ROLE_") for name in features]
     is_target = [False, *is_slot][: len(features)]
     made = [Column(kind, layer, *one) for one in zip(features, is_slot, is_target, strict=True)]
